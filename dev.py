@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""The one command of a developer: `python3 dev.py -h` tells what it does.
+
+Standard library only, and written so that even Python 2.7 can read it: an interpreter that is too old
+gets a sentence instead of a syntax error.
+"""
+
+from __future__ import print_function
+
+import sys
+
+if not (3, 11) <= sys.version_info < (3, 15) or sys.platform == "win32":
+    sys.stderr.write(
+        "dev.py: Python 3.11 to 3.14 on Linux or macOS is needed, and this is Python %d.%d on %s (%s).\n"
+        % (sys.version_info[0], sys.version_info[1], sys.platform, sys.executable)
+    )
+    sys.exit(2)
+
+import ast
+import fcntl
+import glob
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import tomllib
+
+ROOT = os.path.dirname(os.path.abspath(__file__))
+LOCK = os.path.join(ROOT, "requirements.lock")
+PROJECT = os.path.join(ROOT, "pyproject.toml")
+BENCHMARKS = os.path.join(ROOT, "tests", "benchmarks")
+DEMO = os.path.join(ROOT, "docs", "examples", "lsm_pipeline", "run.py")
+
+VENV = os.path.join(ROOT, ".venv")
+PYTHON = os.path.join(VENV, "bin", "python")
+STAMP = os.path.join(VENV, "made-by-dev.py")
+GATE = os.path.join(ROOT, ".venv.lock")
+
+# The interpreter behind this one: never that of a virtual environment, which may be deleted under us.
+BASE_PYTHON = getattr(sys, "_base_executable", None) or sys.executable
+
+USAGE = """\
+usage: python3 dev.py COMMAND [ARGS]
+
+  demo [ARGS]           run a real LSM pipeline on a real image (demo -h tells its options)
+  test [PYTEST ARGS]    ruff, mypy, then pytest: what CI runs
+  test --slow [NAME] [--minutes N]
+                        only the long campaigns: all, or those whose name matches NAME
+  check                 ruff and mypy only
+  bench [NAME] [ARGS]   a benchmark (bench NAME -h tells its options); without a NAME, the list of them
+  lock [UV ARGS]        write requirements.lock anew from pyproject.toml (--upgrade: newest versions)
+
+The first command makes a virtual environment, .venv beside this file, from the hashes in
+requirements.lock: with uv where it is on the PATH, with pip otherwise. Later commands use it as it is
+until the lock, pyproject.toml or the interpreter changes. Deleting .venv is always safe.
+
+Exit code: that of the command that was run; 2 for wrong use; 1 where .venv cannot be made.
+"""
+
+# What ends a command from outside, and is passed on to it.
+ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+NO_VENV = (
+    "cannot make .venv from requirements.lock: is the network (or the mirror that pip is set to) there, has "
+    "this platform a wheel of every package, and can `python3 -m venv` make an environment (on Debian: apt "
+    "install python3-venv)? Then start again."
+)
+
+UNWANTED = ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER")
+
+
+class Stop(Exception):
+    """An end that needs a sentence, not a traceback."""
+
+    def __init__(self, sentence, code=1):
+        super(Stop, self).__init__(sentence)
+        self.code = code
+
+
+def note(text):
+    print("dev.py: " + text, file=sys.stderr, flush=True)
+
+
+# The virtual environment.
+
+
+def digest(*paths):
+    whole = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            whole.update(file.read())
+    return whole.hexdigest()
+
+
+def wanted():
+    """What .venv must have been made from; only a change of the last line needs no whole new one."""
+    interpreter = "%s (%s)" % (sys.version.split()[0], os.path.realpath(BASE_PYTHON))
+    return [ROOT, interpreter, "lock " + digest(LOCK), "project " + digest(PROJECT)]
+
+
+def found():
+    """What .venv was made from; nothing where it is missing, half made, or has lost its interpreter."""
+    if not os.access(PYTHON, os.X_OK):
+        return []
+    try:
+        with open(STAMP) as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def take(gate, kind):
+    """Lock the gate: shared to use .venv, exclusive to make it."""
+    try:
+        fcntl.flock(gate, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        note("another dev.py is using or making .venv; waiting for it")
+        fcntl.flock(gate, kind)
+
+
+def ready():
+    """Make .venv where it does not fit; the file returned holds it against a rebuild while it is in use."""
+    try:
+        gate = open(GATE, "a")
+    except OSError as error:
+        raise Stop("cannot write in the project's folder: %s" % error)
+    take(gate, fcntl.LOCK_SH)
+    while found() != wanted():
+        take(gate, fcntl.LOCK_EX)
+        if found() != wanted():
+            make(gate.fileno())
+        take(gate, fcntl.LOCK_SH)
+    return gate
+
+
+def make(gate):
+    """Install with the first tool that can; write the stamp last, so that a kill half-way leaves none."""
+    started, news = time.monotonic(), wanted()
+    fresh = found()[:3] != news[:3]
+    forget(STAMP)
+    for uv in [shutil.which("uv"), None] if shutil.which("uv") else [None]:
+        name = "uv" if uv else "pip"
+        if not fresh:
+            note("installing the project anew, for pyproject.toml has changed")
+        else:
+            note("making .venv with %s for Python %s%s" % (name, news[1], "" if uv else ": a minute or two"))
+            shutil.rmtree(VENV, ignore_errors=True)
+        if all(install(command, gate) for command in commands(uv, fresh)):
+            break
+        note("%s could not; its own words are above" % name)
+        fresh = True
+    else:
+        raise Stop(NO_VENV)
+    with open(STAMP + ".new", "w") as file:
+        file.write("\n".join(news) + "\n")
+    os.replace(STAMP + ".new", STAMP)
+    note(".venv is ready after %.0f s" % (time.monotonic() - started))
+
+
+def forget(path):
+    if os.path.exists(path):
+        os.remove(path)
+
+
+def commands(uv, fresh):
+    """The commands that make .venv, or only put the project in it anew."""
+    quiet = [] if sys.stderr.isatty() else ["--quiet"]
+    locked = ["--require-hashes", "--only-binary", ":all:", "-r", LOCK]
+    project = ["--no-deps", "--no-build-isolation", "-e", ROOT]
+    if uv:
+        pip = [uv, "pip", "install", "--python", PYTHON] + quiet
+        new = [uv, "venv", "--python", BASE_PYTHON, "--no-python-downloads", VENV] + quiet
+    else:
+        pip = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check"] + quiet
+        new = [BASE_PYTHON, "-m", "venv", VENV]
+    return ([new, pip + locked] if fresh else []) + [pip + project]
+
+
+def install(command, gate):
+    """Run an installer; it inherits the gate, so that even orphaned it keeps others out until it ends."""
+    env = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    env["PIP_NO_INPUT"] = "1"
+    try:
+        return subprocess.call(command, cwd=ROOT, env=env, stdout=sys.stderr, pass_fds=[gate]) == 0
+    except OSError as error:
+        note(str(error))
+        return False
+
+
+# Running things in it.
+
+
+def run(command, cwd=ROOT):
+    """Run a child to its end, passing on what would end us; answer its exit code as a shell would."""
+    env = dict(os.environ, VIRTUAL_ENV=VENV)
+    env["PATH"] = os.path.join(VENV, "bin") + os.pathsep + env.get("PATH", os.defpath)
+    env.pop("PYTHONHOME", None)
+    sys.stdout.flush()
+    signal.signal(signal.SIGINT, lambda *_: None)  # the terminal sends it to the child as well
+    child = subprocess.Popen(command, cwd=cwd, env=env)
+    for number in ENDS:
+        signal.signal(number, lambda signum, _: child.send_signal(signum))
+    code = child.wait()
+    for number in ENDS + (signal.SIGINT,):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    return code if code >= 0 else 128 - code
+
+
+def typed():
+    """The folders that mypy reads, of those that hold any Python yet."""
+    with open(PROJECT, "rb") as file:
+        folders = tomllib.load(file)["tool"]["mypy"]["files"]
+    return [name for name in folders if glob.glob(os.path.join(ROOT, name, "**", "*.py"), recursive=True)]
+
+
+def checks():
+    """Run every static check, also after one that failed; answer the first exit code that is not 0."""
+    steps = {
+        "ruff check": ["ruff", "check", "--quiet"],
+        "ruff format": ["ruff", "format", "--check", "--quiet"],
+    }
+    steps.update({"mypy": ["mypy"] + typed()} if typed() else {})
+    codes = []
+    for name, command in steps.items():
+        codes.append(run([PYTHON, "-m"] + command))
+        note("%s: %s" % (name, "failed" if codes[-1] else "ok"))
+        if codes[-1] > 128:
+            break
+    return next((code for code in codes if code), 0)
+
+
+# The commands.
+
+
+def demo(args):
+    with ready():
+        return run([PYTHON, DEMO] + args, cwd=os.getcwd())
+
+
+def test(args):
+    with ready():
+        if "--slow" in args:
+            return run([PYTHON, "-m", "pytest"] + campaign(args))
+        failed = checks()
+        if failed > 128:
+            return failed
+        if failed:
+            note("the static checks failed; running the tests all the same")
+        return run([PYTHON, "-m", "pytest"] + args) or failed
+
+
+def campaign(args):
+    """--slow [NAME] as pytest understands it; every other argument goes to pytest as it is."""
+    at = args.index("--slow")
+    before, after = args[:at], args[at + 1 :]
+    name = after[:1] if after and not after[0].startswith("-") else []
+    chosen = ["-k", name[0]] if name else []
+    return before + ["-m", "slow"] + chosen + after[len(name) :]
+
+
+def check(args):
+    if args:
+        raise Stop("check takes no arguments (see python3 dev.py -h)", 2)
+    with ready():
+        return checks()
+
+
+def bench(args):
+    there = benchmarks()
+    if args and args[0] in there:
+        with ready():
+            return run([PYTHON, "-m", "tests.benchmarks." + args[0]] + args[1:])
+    lines = ["  %-14s %s" % (name, there[name]) for name in sorted(there)]
+    listing = "benchmarks, as in `python3 dev.py bench NAME`:\n" + ("\n".join(lines) or "  none yet")
+    if args:
+        raise Stop("there is no benchmark %r; %s" % (args[0], listing), 2)
+    print(listing)
+    return 0
+
+
+def benchmarks():
+    """The name of each benchmark and the first line of its docstring."""
+    there = {}
+    for name in os.listdir(BENCHMARKS) if os.path.isdir(BENCHMARKS) else []:
+        if name.endswith(".py") and not name.startswith(("_", "test_", "conftest")):
+            with open(os.path.join(BENCHMARKS, name), encoding="utf-8") as file:
+                purpose = ast.get_docstring(ast.parse(file.read())) or ""
+            there[name[:-3]] = purpose.partition("\n")[0]
+    return there
+
+
+def lock(args):
+    """Resolve for every platform and Python at once; versions that still fit are kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        uv = shutil.which("uv") or borrowed_uv(folder)
+        command = [uv, "pip", "compile", PROJECT, "--group", PROJECT + ":dev", "--all-extras", "--universal"]
+        command += ["--python-version", "3.11", "--generate-hashes", "--quiet", "-o", LOCK]
+        command += ["--no-emit-index-url", "--no-emit-find-links"]
+        return run(command + ["--custom-compile-command", "python3 dev.py lock"] + args)
+
+
+def borrowed_uv(folder):
+    note("uv is not on the PATH; fetching one for this time")
+    python = os.path.join(folder, "bin", "python")
+    for command in ([BASE_PYTHON, "-m", "venv", folder], [python, "-m", "pip", "install", "--quiet", "uv"]):
+        if subprocess.call(command, stdout=sys.stderr):
+            raise Stop("cannot fetch uv, which makes the lock: see above")
+    return os.path.join(folder, "bin", "uv")
+
+
+COMMANDS = {"demo": demo, "test": test, "check": check, "bench": bench, "lock": lock}
+
+
+def main(args):
+    own_help = len(args) > 1 and args[0] in ("test", "check", "bench", "lock") and args[1] in ("-h", "--help")
+    if own_help or args[:1] in (["-h"], ["--help"], ["help"]):
+        print(USAGE, end="")
+        return 0
+    if not args or args[0] not in COMMANDS:
+        wrong = "there is no command %r\n\n" % args[0] if args else ""
+        print(wrong + USAGE, end="", file=sys.stderr)
+        return 2
+    try:
+        return COMMANDS[args[0]](args[1:])
+    except Stop as end:
+        note(str(end))
+        return end.code
+    except KeyboardInterrupt:
+        note("interrupted")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
