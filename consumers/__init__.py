@@ -1,0 +1,1 @@
+"""Consumers: what acts on the log. Reactors, workers and the relay come with their domains."""

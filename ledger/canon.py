@@ -1,0 +1,130 @@
+"""
+The canonical form: one JSON text for one value, which PostgreSQL's JSONB keeps unchanged.
+
+Keys sorted, no white space, no escapes but the needed ones; a float is the shortest decimal text that reads
+back to it, always with a point, never with a positive exponent (JSONB would return 1e16 as an integer).
+What JSONB would change or cannot hold is refused before anything is sent: NaN, infinities, -0.0, NUL, lone
+surrogates, deeper nesting than MAX_DEPTH, more bytes than MAX_BYTES, integers beyond 4300 digits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from hashlib import sha256
+from math import copysign, isfinite
+from typing import Any, Final
+
+from .errors import BadBody
+
+MAX_DEPTH: Final = 200
+"""Deepest nesting of a body; PostgreSQL and other readers parse this without a deep stack."""
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Largest body in bytes of UTF-8. Larger results belong in a file that the event names."""
+
+_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
+# What the fast encoder might have written differently; inside a string it is harmless, the walk decides.
+_SUSPECT = re.compile(r"\\u0000|-0\.0(?![0-9])|[0-9]e\+")
+
+
+def body(value: Any) -> str:
+    """The canonical JSON text of `value` (dict, list, str, int, float, bool, None). Raises BadBody."""
+    try:
+        text = _ENCODE(value)
+        if _SUSPECT.search(text) or text.count("[") + text.count("{") > MAX_DEPTH:
+            text = "".join(_walk(value, "", 1))
+        size = len(text.encode()) if not text.isascii() else len(text)
+    except (ValueError, TypeError, RecursionError):
+        text = "".join(_walk(value, "", 1))  # names the place of what is wrong, or takes what json does not know
+        size = len(text.encode())
+    if size > MAX_BYTES:
+        raise BadBody(f"the body has {size} bytes, more than {MAX_BYTES}; keep large results in a file and record its name")
+    return text
+
+
+def digest(*parts: str | bytes | int | None) -> bytes:
+    """SHA-256 over parts, each with its length and kind, so that no two lists of parts share one."""
+    state = sha256()
+    for part in parts:
+        kind, raw = _kind(part)
+        state.update(b"%c%d:" % (kind, len(raw)) + raw)
+    return state.digest()
+
+
+def _kind(part: str | bytes | int | None) -> tuple[int, bytes]:
+    match part:
+        case None:
+            return ord("n"), b""
+        case bytes():
+            return ord("b"), part
+        case str():
+            return ord("s"), part.encode()
+        case int():
+            return ord("i"), str(part).encode()
+
+
+def _walk(value: Any, path: str, depth: int) -> Iterator[str]:
+    if depth > MAX_DEPTH:
+        raise BadBody(f"nested deeper than {MAX_DEPTH} levels", path[:80])
+    match value:
+        case None | True | False:
+            yield _ENCODE(value)
+        case str():
+            yield _text(value, path)
+        case int():
+            yield _integer(value, path)
+        case float():
+            yield number(value, path)
+        case Mapping():
+            yield from _mapping(value, path, depth)
+        case list() | tuple():
+            yield "["
+            for i, item in enumerate(value):
+                yield "," if i else ""
+                yield from _walk(item, f"{path}[{i}]", depth + 1)
+            yield "]"
+        case _:
+            raise BadBody(f"{type(value).__name__} is not JSON", path)
+
+
+def _mapping(value: Mapping[Any, Any], path: str, depth: int) -> Iterator[str]:
+    for key in value:
+        if not isinstance(key, str):
+            raise BadBody(f"key {key!r} is not text", path)
+    yield "{"
+    for i, (key, item) in enumerate(sorted(value.items())):
+        yield "," if i else ""
+        yield _text(key, path) + ":"
+        yield from _walk(item, f"{path}.{key}" if path else key, depth + 1)
+    yield "}"
+
+
+def _text(value: str, path: str) -> str:
+    if "\x00" in value:
+        raise BadBody("contains NUL, which PostgreSQL cannot store", path)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadBody("contains a lone surrogate, which is not text", path) from None
+    return _ENCODE(value)
+
+
+def _integer(value: int, path: str) -> str:
+    try:
+        return int.__repr__(value)
+    except ValueError:
+        raise BadBody("integer of more than 4300 digits", path) from None
+
+
+def number(value: float, path: str = "") -> str:
+    """The decimal text of a float that JSONB keeps as a float. Raises BadBody for NaN, infinities and -0.0."""
+    if not isfinite(value):
+        raise BadBody(f"{value} is not a number that JSON can hold; use null or a text", path)
+    if value == 0 and copysign(1, value) < 0:
+        raise BadBody("-0.0 would be stored as 0.0; record 0.0", path)
+    text = float.__repr__(value)
+    if "e+" not in text:
+        return text
+    return f"{Decimal(text):f}.0"

@@ -1,0 +1,175 @@
+"""
+Every error the ledger raises on purpose.
+
+LedgerError
+├── BadInput                 what was given can never be recorded; nothing was sent
+│   ├── BadName              a stream name, key part, topic or id that cannot be used
+│   ├── BadBody              a body that PostgreSQL would change or refuse
+│   └── UnknownTopic         no class of this process records under this topic
+├── Refused                  the ledger understood and says no; nothing was stored
+│   ├── MoveNotAllowed       the rule of the domain says no
+│   ├── StreamConflict       another writer came first: load again and decide again
+│   ├── GuardFailed          status or lease token is not what the guard wants
+│   ├── CommandReused        this command id already recorded something else
+│   ├── EffectFailed         a registered inline effect raised; the append is undone
+│   └── AlreadyOpen          this stream is open in this scope already
+├── StreamNotFound           nothing is recorded under this name
+├── CursorMismatch           the cursor is of another ledger, or of a history that was rolled back
+├── SchemaMismatch           the database and this code do not fit; run `pledger init`
+├── DamagedLedger            the database contradicts itself; nothing more is appended
+└── ServerUnavailable        the server cannot be used just now
+    ├── AppendUncertain      the connection broke during an append without a command id
+    ├── LedgerBusy           no connection, lock or answer within the time allowed
+    ├── ReadOnly             the server takes no writes (a standby, or a read-only database)
+    ├── NoPermission         the connected role may not do this
+    └── StorageFull          the server's disk is full
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class LedgerError(Exception):
+    """Base of them all: catch this to catch every refusal of the ledger."""
+
+
+class BadInput(LedgerError, ValueError):
+    """What was given can never be recorded; nothing was sent."""
+
+
+class BadName(BadInput):
+    """A stream name, key part, topic or id that cannot be used."""
+
+    def __init__(self, what: str, value: object, wrong: str) -> None:
+        super().__init__(f"{what} {_shown(value)} {wrong}")
+        self.what, self.value, self.wrong = what, value, wrong
+
+
+class BadBody(BadInput):
+    """A body that PostgreSQL would change or refuse; `path` says where in it."""
+
+    def __init__(self, wrong: str, path: str = "") -> None:
+        super().__init__(f"{path}: {wrong}" if path else wrong)
+        self.wrong, self.path = wrong, path
+
+
+class UnknownTopic(BadInput):
+    """No class of this process records under this topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"no event class has the topic {topic!r}; import the module that declares it")
+        self.topic = topic
+
+
+class Refused(LedgerError):
+    """The ledger understood and says no; nothing was stored."""
+
+
+class MoveNotAllowed(Refused):
+    """The machine of the domain has no such move."""
+
+    def __init__(self, old: str | None, new: str, allowed: Iterable[str] = ()) -> None:
+        self.old, self.new, self.allowed = old, new, tuple(sorted(allowed))
+        way = f"; from there: {', '.join(self.allowed)}" if self.allowed else ""
+        super().__init__(f"cannot move from {old or 'nothing'} to {new}{way}")
+
+
+class StreamConflict(Refused):
+    """Another writer came first: load again and decide again."""
+
+    def __init__(self, stream: str, expected: str, found: int) -> None:
+        super().__init__(f"{stream}: expected {expected}, found version {found}; load it again and decide again")
+        self.stream, self.expected, self.found = stream, expected, found
+
+
+class GuardFailed(Refused):
+    """Status or lease token of the stream is not what the guard wants."""
+
+    def __init__(self, stream: str, wanted: str, found: str) -> None:
+        super().__init__(f"{stream}: the guard wants {wanted}, found {found}")
+        self.stream, self.wanted, self.found = stream, wanted, found
+
+
+class CommandReused(Refused):
+    """This command id already recorded something else."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(f"command {command!r} already recorded other content; a new decision needs a new command id")
+        self.command = command
+
+
+class EffectFailed(Refused):
+    """A registered inline effect raised; the append is undone."""
+
+    def __init__(self, effect: str, reason: str) -> None:
+        super().__init__(f"inline effect {effect!r} refused the append: {reason}")
+        self.effect, self.reason = effect, reason
+
+
+class AlreadyOpen(Refused):
+    """This stream is open in this scope already."""
+
+    def __init__(self, stream: str, scope: str) -> None:
+        super().__init__(f"{stream} is already open in {scope}; use the object that you have")
+        self.stream, self.scope = stream, scope
+
+
+class StreamNotFound(LedgerError):
+    """Nothing is recorded under this name."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(f"no event is recorded under {_shown(stream)}")
+        self.stream = stream
+
+
+class CursorMismatch(LedgerError):
+    """The cursor is of another ledger, or of a history that was rolled back."""
+
+    def __init__(self, wrong: str) -> None:
+        super().__init__(f"{wrong}; rebuild the reader from the start, or restore the ledger that it followed")
+        self.wrong = wrong
+
+
+class SchemaMismatch(LedgerError):
+    """The database and this code do not fit."""
+
+
+class DamagedLedger(LedgerError):
+    """The database contradicts itself; nothing more is appended."""
+
+
+class ServerUnavailable(LedgerError):
+    """The server cannot be used just now; the message says why and what helps."""
+
+
+class AppendUncertain(ServerUnavailable):
+    """The connection broke during an append without a command id: it may or may not be recorded."""
+
+    def __init__(self, streams: Iterable[str]) -> None:
+        self.streams = tuple(streams)
+        super().__init__(
+            f"the connection broke while appending to {', '.join(self.streams[:3])}: it may or may not be recorded; "
+            "load the stream to see, or give the append a command id, which makes repeating it safe"
+        )
+
+
+class LedgerBusy(ServerUnavailable):
+    """No connection, lock or answer within the time allowed."""
+
+
+class ReadOnly(ServerUnavailable):
+    """The server takes no writes: a standby, or a read-only database or transaction."""
+
+
+class NoPermission(ServerUnavailable):
+    """The connected role may not do this."""
+
+
+class StorageFull(ServerUnavailable):
+    """The server's disk is full."""
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"

@@ -1,0 +1,25 @@
+"""A state machine as a table: which status may follow which, None being the start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .errors import MoveNotAllowed
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The table of a machine; `check` is asked when a fact is recorded, never when it is replayed."""
+
+    table: Mapping[StrEnum | None, Set[StrEnum]]
+
+    def check(self, old: StrEnum | None, new: StrEnum) -> None:
+        """Raise MoveNotAllowed unless `new` may follow `old`."""
+        if new not in self.table.get(old, ()):
+            raise MoveNotAllowed(old, new, self.table.get(old, ()))
+
+    def ends(self, status: StrEnum | None) -> bool:
+        """Whether nothing may follow `status`."""
+        return not self.table.get(status)

@@ -1,0 +1,167 @@
+"""Making and checking a ledger in a database: roles, tables by numbered migrations, functions anew each time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+from psycopg import errors as pg
+from psycopg import sql
+
+from ..errors import BadName, DamagedLedger, NoPermission, ReadOnly, SchemaMismatch
+from . import sql as scripts
+from .faults import ledger_errors
+
+ROLES = ("owner", "writer", "reader", "eraser")
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a ledger is, and what was seen of it when it was asked."""
+
+    ledger: UUID
+    lock_class: int
+    created_at: datetime
+    schema_number: int
+    last_position: int
+    max_position: int
+    standby: bool
+
+
+def checked_schema(schema: str) -> str:
+    """The name itself, if it can be a ledger's schema."""
+    if not _SCHEMA.match(schema):
+        raise BadName("schema", schema, "must be lower-case letters, digits and '_', at most 40, no digit first")
+    return schema
+
+
+def newest() -> int:
+    """The number of the newest migration that this code knows."""
+    return scripts.migrations()[-1].number
+
+
+def init(connection: psycopg.Connection[Any], schema: str = "ledger") -> Identity:
+    """Make the ledger in this database, or bring it up to this code; doing it again changes nothing.
+
+    Needs a role that may create roles and a schema. Raises SchemaMismatch where the ledger is newer than the
+    code or the schema holds something else, NoPermission where the role may not.
+    """
+    checked_schema(schema)
+    with ledger_errors(), connection.transaction():
+        run = partial(_run, connection, schema)
+        run("install_lock")
+        _check_server(connection)
+        _make_roles(connection, schema)
+        (there,) = run("has_schema", schema).fetchone() or (False,)
+        if not there:
+            run("create_schema", role="owner")
+        run("enter_schema")
+        run("become_owner", role="owner")
+        if there:
+            _migrate(connection, schema)
+        else:
+            _create(connection, schema)
+        for script in scripts.functions():
+            connection.execute(script.text)
+        connection.execute(scripts.grants().format(schema=sql.Identifier(schema), **_roles(schema)))
+    return identify(connection, schema)
+
+
+def is_there(connection: psycopg.Connection[Any], schema: str) -> bool:
+    """Whether the schema holds a ledger."""
+    with ledger_errors():
+        return _run(connection, schema, "has_ledger", schema).fetchone() == (True,)
+
+
+def identify(connection: psycopg.Connection[Any], schema: str) -> Identity:
+    """Who the ledger in `schema` is. Raises SchemaMismatch where there is none."""
+    with ledger_errors():
+        row = _run(connection, schema, "identity").fetchone()
+    if row is None:
+        raise SchemaMismatch(f"the ledger in schema {schema!r} has no identity: run `pledger init`")
+    return Identity(*row)
+
+
+def check(identity: Identity) -> None:
+    """Refuse a ledger that this code cannot serve, or that contradicts itself."""
+    if identity.schema_number != newest():
+        raise SchemaMismatch(_misfit(identity.schema_number))
+    if identity.standby:
+        raise ReadOnly("this server is a standby; a ledger is written and followed on the primary only")
+    if identity.last_position < identity.max_position:
+        raise DamagedLedger(
+            f"the sequence of positions is at {identity.last_position}, behind the last event {identity.max_position}: "
+            "it was restored without its sequence; set it with setval before anything is appended"
+        )
+
+
+def _check_server(connection: psycopg.Connection[Any]) -> None:
+    if connection.info.server_version < 150000:
+        raise SchemaMismatch(f"PostgreSQL {connection.info.server_version // 10000} is too old: 15 to 18 are supported")
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise SchemaMismatch(f"the database's encoding is {encoding}; a ledger needs UTF8")
+
+
+def _make_roles(connection: psycopg.Connection[Any], schema: str) -> None:
+    roles = {f"{schema}_{kind}": kind for kind in ROLES}
+    known: dict[str, bool] = dict(_run(connection, schema, "known_roles", list(roles)).fetchall())
+    superuser = _run(connection, schema, "is_superuser").fetchone() == (True,)
+    try:
+        for role, kind in roles.items():
+            if role not in known:
+                _run(connection, schema, "create_role", role=kind)
+            if not superuser and not known.get(role):
+                _run(connection, schema, _how_to_join(connection, kind), role=kind)
+    except pg.InsufficientPrivilege as error:
+        user = connection.info.user
+        raise NoPermission(
+            f"{user} may not create or join the ledger's roles ({error.diag.message_primary}): let an administrator "
+            "run `pledger init`, or run "
+            + " ".join(f"CREATE ROLE {role} NOLOGIN; GRANT {role} TO {user};" for role in roles)
+        ) from error
+
+
+def _how_to_join(connection: psycopg.Connection[Any], kind: str) -> str:
+    everyday = kind in ("writer", "reader") or connection.info.server_version < 160000
+    return "join_role" if everyday else "join_role_on_demand"
+
+
+def _create(connection: psycopg.Connection[Any], schema: str) -> None:
+    connection.execute(scripts.schema())
+    _run(connection, schema, "create_identity", uuid4())
+    for script in scripts.migrations():
+        _run(connection, schema, "note_migration", script.number, script.name)
+
+
+def _migrate(connection: psycopg.Connection[Any], schema: str) -> None:
+    if not is_there(connection, schema):
+        raise SchemaMismatch(f"schema {schema!r} is there and holds no ledger: choose another, or drop it")
+    done = {number for (number,) in _run(connection, schema, "done_migrations").fetchall()}
+    if done - {script.number for script in scripts.migrations()}:
+        raise SchemaMismatch(_misfit(max(done)))
+    for script in scripts.migrations():
+        if script.number not in done:
+            connection.execute(script.text)
+            _run(connection, schema, "note_migration", script.number, script.name)
+
+
+def _misfit(number: int) -> str:
+    cure = "run `pledger init`" if number < newest() else "install a newer pipeline-ledger"
+    return f"the ledger is at schema {number}, this code at {newest()}: {cure}"
+
+
+def _run(
+    connection: psycopg.Connection[Any], schema: str, name: str, *parameters: Any, role: str = ""
+) -> psycopg.Cursor[Any]:
+    return connection.execute(scripts.statement(name, schema, role), parameters or None)
+
+
+def _roles(schema: str) -> dict[str, sql.Identifier]:
+    return {kind: sql.Identifier(f"{schema}_{kind}") for kind in ROLES}

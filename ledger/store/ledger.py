@@ -1,0 +1,221 @@
+"""The ledger: open a stream, let the caller decide, append what was decided; read what was recorded."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Self, TypeVar
+
+from ..append import Append, Appended, Body, append_of, body_of, status_of
+from ..errors import StreamNotFound
+from ..event import Event
+from ..expected import ANY, Expected, as_expected
+from ..names import checked
+from ..recorded import Meta, Recorded, ambient
+from ..stream import Stream
+from . import install, reading
+from .connections import Connection, Connections
+from .cursor import Cursor
+from .delivery import Delivery
+from .dsn import Target, resolve
+from .faults import ledger_errors
+from .joining import Joined
+
+O = TypeVar("O", bound=Stream[Any, Any])  # noqa: E741
+PAGE = 1000
+"""Events a page when reading; 500 to 1,000 read fastest."""
+
+
+def connect(
+    dsn: str | None = None,
+    *,
+    schema: str | None = None,
+    actor: str | None = None,
+    create: bool | None = None,
+    most: int = 10,
+    patience: float = 30.0,
+) -> Ledger:
+    """Open the ledger: `dsn` > LEDGER_DSN > libpq's variables > the embedded server.
+
+    schema: the ledger's schema (else LEDGER_SCHEMA, else `ledger`). actor: who appends (else LEDGER_ACTOR, else
+    user@host). create: make the ledger where there is none; by default only on the embedded server. most:
+    connections at once; patience: seconds to wait for one, or for a server that restarts.
+    Raises SchemaMismatch, ServerUnavailable, DamagedLedger.
+    """
+    target = resolve(dsn)
+    schema = install.checked_schema(schema or os.environ.get("LEDGER_SCHEMA") or "ledger")
+    actor = actor or os.environ.get("LEDGER_ACTOR") or f"{getpass.getuser()}@{socket.gethostname()}"
+    ledger = Ledger(target, schema, actor, most=most, patience=patience)
+    try:
+        ledger.start(create=target.printable.startswith("embedded:") if create is None else create)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+class Ledger:
+    """A ledger in one schema of one database. Safe to share between threads; a fork gets its own connections."""
+
+    def __init__(self, target: Target, schema: str, actor: str, *, most: int, patience: float) -> None:
+        self.target, self.schema, self.actor = target, schema, actor
+        self.connections = Connections(target.conninfo, most=most, patience=patience)
+        self.identity: install.Identity
+        self._delivery = Delivery(self.connections, schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.connections.close()
+
+    def start(self, *, create: bool) -> None:
+        """Look who this ledger is, and refuse one that this code cannot serve."""
+        with self.connections.connection() as connection:
+            if create and not install.is_there(connection, self.schema):
+                install.init(connection, self.schema)
+            self.identity = install.identify(connection, self.schema)
+        install.check(self.identity)
+
+    # Appending
+
+    def append(
+        self,
+        stream: str,
+        *events: Event | Body,
+        expected: Expected | int = ANY,
+        head: bool = True,
+        command: str | None = None,
+        **meta: Any,
+    ) -> Appended:
+        """Append events to one stream. `meta`: fields of Meta. Raises StreamConflict, GuardFailed, BadInput."""
+        status = status_of([event for event in events if isinstance(event, Event)])
+        bodies = [body_of(event) for event in events]
+        append = Append(checked(stream), bodies, as_expected(expected), status=status, head=head)
+        return self.append_all([append], command=command, **meta)
+
+    def append_all(self, appends: Sequence[Append], *, command: str | None = None, **meta: Any) -> Appended:
+        """Append to many streams, all or nothing. With a command id, repeating it returns the first result."""
+        for append in appends:
+            checked(append.stream)
+        return self._delivery.deliver(appends, self.meta(command=command, **meta))
+
+    def commit(self, *streams: Stream[Any, Any], checks: Sequence[Append] = (), command: str | None = None, **meta: Any) -> None:
+        """Append the news of opened streams, all or nothing, each at the version at which it was opened.
+
+        checks: expectations of other streams that must hold in the same moment. Nothing is stored on a conflict.
+        """
+        changed = [stream for stream in streams if stream.news]
+        if not changed:
+            return
+        appends = [append_of(stream) for stream in changed]
+        appended = self.append_all([*appends, *checks], command=command, **meta)
+        for stream in changed:
+            stream.settle(appended.recorded_at)
+
+    def meta(self, **fields: Any) -> Meta:
+        """What appends of this context carry: the ambient Meta, the given fields, the ledger's actor."""
+        given = {name: value for name, value in fields.items() if value is not None}
+        meta = replace(ambient(), **given) if given else ambient()
+        return meta if meta.actor is not None else replace(meta, actor=self.actor)
+
+    @contextmanager
+    def open(self, kind: type[O], *key: str | int, command: str | None = None, **meta: Any) -> Iterator[O]:
+        """A stream open for change; what its methods record is appended at the end of the block.
+
+        An exception in the block stores nothing. Raises StreamConflict where another writer came first.
+        """
+        stream = self.load(kind, *key)
+        yield stream
+        self.commit(stream, command=command, **meta)
+
+    def join(self, connection: Connection) -> Joined:
+        """Appends that commit with the user's own rows: `with ledger.join(connection) as joined: …`.
+
+        What is opened and appended in the block is recorded at its end, in the connection's transaction, just
+        before the caller commits it. A refusal leaves that transaction usable.
+        """
+        return Joined(self, connection)
+
+    # Reading
+
+    def load(self, kind: type[O], *key: str | int) -> O:
+        """The stream of this key as it is now; version 0 where nothing is recorded."""
+        with self.reader() as connection:
+            return reading.open_one(connection, self.schema, kind, key)
+
+    def load_each(self, streams: Iterable[O]) -> list[O]:
+        """Fresh stream objects, each filled with what is recorded, in one snapshot, by name."""
+        with self.reader() as connection:
+            return reading.open_each(connection, self.schema, streams)
+
+    def load_below(self, *prefixes: tuple[str, type[O]]) -> list[O]:
+        """Every stream under the prefixes (`lsm.strip/project/`), opened, in one snapshot, by name."""
+        with self.reader() as connection:
+            return [stream for _, stream in reading.open_below(connection, self.schema, prefixes)]
+
+    def head(self, stream: str) -> reading.Head | None:
+        """The head of a stream, as its last append left it."""
+        with self.reader() as connection:
+            rows = reading.query(connection, self.schema, "head", stream=checked(stream))
+        return reading.Head(*rows[0]) if rows else None
+
+    def read(
+        self, stream: str, *, after: int = 0, upto: int | None = None, limit: int | None = None, backwards: bool = False
+    ) -> list[Recorded]:
+        """Events of one stream by version, `after` exclusive, `upto` inclusive. Raises StreamNotFound."""
+        name = "read_stream_backwards" if backwards else "read_stream"
+        parameters = {"stream": checked(stream), "after": after, "upto": 2**62 if upto is None else upto, "limit": limit}
+        with self.reader() as connection:
+            rows = reading.query(connection, self.schema, name, **parameters)
+            if not rows and not reading.query(connection, self.schema, "has_stream", stream=stream):
+                raise StreamNotFound(stream)
+        return [reading.recorded(row) for row in rows]
+
+    def streams(self, prefix: str = "", *, after: str = "", limit: int = PAGE) -> list[reading.StreamInfo]:
+        """Streams by name, those that start with `prefix`, after a name; at most `limit`."""
+        with self.reader() as connection:
+            rows = reading.query(connection, self.schema, "streams", prefix=prefix, after=after, limit=limit)
+        return [reading.StreamInfo(*row[:-1], row[-1]) for row in rows]
+
+    def bound(self, known: int = -1) -> int:
+        """How far the log may be read now without skipping anything; ask it before `log`, never after."""
+        with self.reader() as connection:
+            return int(reading.query(connection, self.schema, "bound", known=known)[0][0])
+
+    def log(self, after: int, bound: int, limit: int = PAGE) -> list[Recorded]:
+        """Events of all streams by position: `after` exclusive, up to a bound that was asked for before."""
+        with self.reader() as connection:
+            rows = reading.query(connection, self.schema, "read_log", after=after, bound=bound, limit=limit)
+        return [reading.recorded(row) for row in rows]
+
+    def position_at(self, at: datetime) -> int:
+        """The position of *as of time T*: the last before anything that was recorded after T."""
+        with self.reader() as connection:
+            return int(reading.query(connection, self.schema, "position_at", at=at)[0][0])
+
+    def event_at(self, position: int) -> Recorded | None:
+        """The event at a position, None in a gap."""
+        with self.reader() as connection:
+            rows = reading.query(connection, self.schema, "event_at", position=position)
+        return reading.recorded(rows[0]) if rows else None
+
+    def check_cursor(self, cursor: Cursor) -> int:
+        """The position to go on from. Raises CursorMismatch where the cursor is of another history."""
+        cursor.check(self.identity.ledger, self.event_at(cursor.position) if cursor.position else None)
+        return cursor.position
+
+    @contextmanager
+    def reader(self) -> Iterator[Connection]:
+        """A connection for reading, with the ledger's errors; tried again once if the server went away."""
+        with self.connections.connection() as connection, ledger_errors():
+            yield connection

@@ -1,0 +1,102 @@
+"""A real PostgreSQL for every test: one throw-away server a session, one database a test, cloned from a template."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import ledger
+from ledger.store.embedded import Embedded, throwaway
+from ledger.store.install import init
+
+_numbers = count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--minutes", type=float, default=1.0, help="how long each slow campaign runs")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"postgresql: {os.environ.get('LEDGER_PG_BIN', 'as the embedded server finds it')}"
+
+
+@pytest.fixture(scope="session")
+def minutes(pytestconfig: pytest.Config) -> float:
+    """How long a slow campaign runs."""
+    return float(pytestconfig.getoption("--minutes"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Embedded]:
+    """One server for the whole session; not durable, because its data is thrown away."""
+    with throwaway() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def template(postgres: Embedded) -> str:
+    """A database with an installed ledger, to clone from."""
+    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE ledger_template")
+    with psycopg.connect(postgres.dsn("ledger_template"), autocommit=True) as connection:
+        init(connection)
+    return "ledger_template"
+
+
+@pytest.fixture
+def database(postgres: Embedded, template: str) -> Iterator[str]:
+    """A database of this test's own, with an empty ledger in schema `ledger`: its name."""
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        )
+    yield name
+    with psycopg.connect(postgres.admin_dsn(), autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def dsn(postgres: Embedded, database: str) -> str:
+    """The way into this test's database as the everyday role, which may append, read and become owner."""
+    return postgres.dsn(database)
+
+
+@pytest.fixture
+def admin_dsn(postgres: Embedded, database: str) -> str:
+    """The way into this test's database as the superuser."""
+    return postgres.admin_dsn(database)
+
+
+@pytest.fixture
+def log(dsn: str) -> Iterator[ledger.Ledger]:
+    """The ledger of this test's database."""
+    with ledger.connect(dsn, actor="tester") as opened:
+        yield opened
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of the user's own, in autocommit."""
+    with psycopg.connect(dsn, autocommit=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def connect(dsn: str) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
+    """Opens further connections of the user's own; they are closed at the end."""
+    opened: list[psycopg.Connection[Any]] = []
+
+    def open_one(**settings: Any) -> psycopg.Connection[Any]:
+        opened.append(psycopg.connect(dsn, **settings))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
