@@ -8,11 +8,11 @@ import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
 from ..append import Append, Appended, Body, append_of, body_of, status_of
-from ..errors import StreamNotFound
+from ..errors import CursorMismatch, StreamNotFound
 from ..event import Event
 from ..expected import ANY, Expected, as_expected
 from ..names import checked
@@ -25,6 +25,7 @@ from .delivery import Delivery
 from .dsn import Target, resolve
 from .faults import ledger_errors
 from .joining import Joined
+from .tail import Tail, Wakeup
 
 O = TypeVar("O", bound=Stream[Any, Any])  # noqa: E741
 PAGE = 1000
@@ -66,6 +67,8 @@ class Ledger:
         self.target, self.schema, self.actor = target, schema, actor
         self.connections = Connections(target.conninfo, most=most, patience=patience)
         self.identity: install.Identity
+        self.tail = Tail(target.conninfo, schema)
+        self.wakeup = Wakeup()
         self._delivery = Delivery(self.connections, schema)
 
     def __enter__(self) -> Self:
@@ -76,6 +79,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close the connections."""
+        self.tail.close()
         self.connections.close()
 
     def start(self, *, create: bool) -> None:
@@ -85,6 +89,13 @@ class Ledger:
                 install.init(connection, self.schema)
             self.identity = install.identify(connection, self.schema)
         install.check(self.identity)
+
+    def check_again(self) -> None:
+        """Look once more who this ledger is, after the connection was lost. Raises CursorMismatch for another."""
+        known = self.identity.ledger
+        self.start(create=False)
+        if self.identity.ledger != known:
+            raise CursorMismatch(f"the ledger was {known}, now it is {self.identity.ledger}")
 
     # Appending
 
@@ -107,7 +118,9 @@ class Ledger:
         """Append to many streams, all or nothing. With a command id, repeating it returns the first result."""
         for append in appends:
             checked(append.stream)
-        return self._delivery.deliver(appends, self.meta(command=command, **meta))
+        appended = self._delivery.deliver(appends, self.meta(command=command, **meta))
+        self.wakeup.appended()
+        return appended
 
     def commit(self, *streams: Stream[Any, Any], checks: Sequence[Append] = (), command: str | None = None, **meta: Any) -> None:
         """Append the news of opened streams, all or nothing, each at the version at which it was opened.
@@ -185,10 +198,13 @@ class Ledger:
         """Streams by name, those that start with `prefix`, after a name; at most `limit`."""
         with self.reader() as connection:
             rows = reading.query(connection, self.schema, "streams", prefix=prefix, after=after, limit=limit)
-        return [reading.StreamInfo(*row[:-1], row[-1]) for row in rows]
+        return [reading.StreamInfo(*row[:-1], row[-1].astimezone(UTC)) for row in rows]
 
     def bound(self, known: int = -1) -> int:
-        """How far the log may be read now without skipping anything; ask it before `log`, never after."""
+        """How far the log may be read now without skipping anything; ask it before `log`, never after.
+
+        known: a bound that the same connection gave before; followers read through `tail`, which keeps one.
+        """
         with self.reader() as connection:
             return int(reading.query(connection, self.schema, "bound", known=known)[0][0])
 
@@ -216,6 +232,6 @@ class Ledger:
 
     @contextmanager
     def reader(self) -> Iterator[Connection]:
-        """A connection for reading, with the ledger's errors; tried again once if the server went away."""
+        """A connection for reading, with the ledger's errors."""
         with self.connections.connection() as connection, ledger_errors():
             yield connection

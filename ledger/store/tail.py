@@ -1,0 +1,100 @@
+"""The tail of the log: where followers of one process read, on one connection and under one bound."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from ..recorded import Recorded
+from . import reading
+from .faults import ledger_errors
+
+Connection = psycopg.Connection[Any]
+
+
+class Tail:
+    """Reads the log in order without skipping (functions/1_order.sql), for all followers of this process.
+
+    The bound is kept between reads, so that the marks of open appends are not looked at while nothing was
+    handed out. That is only right while the server lives: after a crash the sequence can fall back and hand
+    out the same positions again. So the bound belongs to the connection, and goes with it.
+    """
+
+    def __init__(self, conninfo: str, schema: str) -> None:
+        self._conninfo, self._schema = conninfo, schema
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._pid = 0
+        self._bound = -1
+
+    def read(self, after: int, limit: int) -> list[Recorded]:
+        """Up to `limit` events after a position, in order; none if nothing new is safe to read.
+
+        Raises ServerUnavailable where the connection broke; the next call opens another.
+        """
+        with self._lock, ledger_errors(), self._open() as connection:
+            if self._bound <= after:
+                self._bound = reading.query(connection, self._schema, "bound", known=self._bound)[0][0]
+            if self._bound <= after:
+                return []
+            rows = reading.query(connection, self._schema, "read_log", after=after, bound=self._bound, limit=limit)
+        return [reading.recorded(row) for row in rows]
+
+    def close(self) -> None:
+        """Close the connection; the next read opens another."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None and self._pid == os.getpid():
+                connection.close()
+
+    @contextmanager
+    def _open(self) -> Iterator[Connection]:
+        if self._connection is None or self._connection.closed or self._pid != os.getpid():
+            self._bound, self._pid = -1, os.getpid()
+            self._connection = psycopg.connect(
+                self._conninfo, autocommit=True, application_name="pledger tail", connect_timeout=10
+            )
+        try:
+            yield self._connection
+        except psycopg.Error:
+            self._connection.close()
+            raise
+
+
+class Wakeup:
+    """Lets an append of this process wake the followers of this process, instead of their pause ending."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._waiting = 0
+        self._count = 0
+
+    def appended(self) -> None:
+        """Something was recorded. Costs nothing where nobody waits."""
+        self._count += 1
+        if self._waiting:
+            with self._condition:
+                self._condition.notify_all()
+
+    def seen(self) -> int:
+        """How many appends this process has recorded; to be handed to `wait`."""
+        return self._count
+
+    def wait(self, seen: int, seconds: float, stop: threading.Event | None = None) -> None:
+        """Until something is recorded here after `seen`, `stop` is set, or the time is over."""
+        deadline = time.monotonic() + seconds
+        with self._condition:
+            self._waiting += 1
+            try:
+                while self._count == seen and not (stop and stop.is_set()):
+                    left = deadline - time.monotonic()
+                    if left <= 0 or not self._condition.wait(min(left, 0.05)):
+                        return
+            finally:
+                self._waiting -= 1
