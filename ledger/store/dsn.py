@@ -1,0 +1,85 @@
+"""
+Which PostgreSQL holds the ledger: `--dsn` > LEDGER_DSN > libpq's own variables > the embedded one.
+
+A DSN is whatever libpq takes, or `embedded:PATH`: the server in that folder, started if it does not
+run (`embedded:` alone is the default home). Only a `Target`'s `printable` is ever shown.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from ledger.errors import ServerUnavailable
+from ledger.store.embedded import Embedded, default_home
+
+LIBPQ_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGSERVICE", "PGDATABASE")
+SECRETS = ("password", "sslpassword", "oauth_client_secret")
+EMBEDDED = "embedded:"
+FROM_LIBPQ = "postgresql://"  # names nothing, so that libpq reads its variables
+
+# The servers that this process keeps running: their locks live in these objects, and as long as it.
+_kept: dict[Path, Embedded] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the ledger lies: the way in, which is secret, and the form that may be shown."""
+
+    conninfo: str = field(repr=False)
+    printable: str
+    source: str  # `--dsn`, `LEDGER_DSN`, libpq's first variable that is set, or `embedded`
+
+
+def resolve(explicit: str | None = None) -> Target:
+    """Find the database, starting the embedded server where that is it.
+
+    An embedded server then runs until this process and every fork of it have ended. A fork may go
+    on using the `conninfo` of its parent; a process started anew resolves the `printable` again.
+    """
+    return _target(*chosen(explicit))
+
+
+def chosen(explicit: str | None = None) -> tuple[str, str]:
+    """The DSN and who named it (`Target.source`); nothing is started or asked."""
+    if explicit:
+        return explicit, "--dsn"
+    if named := os.environ.get("LEDGER_DSN"):
+        return named, "LEDGER_DSN"
+    for variable in LIBPQ_VARIABLES:
+        if os.environ.get(variable):
+            return FROM_LIBPQ, variable
+    return EMBEDDED, "embedded"
+
+
+def printable(dsn: str) -> str:
+    """The form of a DSN that may be shown: without passwords, and still a DSN."""
+    if dsn.startswith(EMBEDDED):
+        return _embedded(dsn).printable
+    try:
+        parts = conninfo_to_dict(dsn)
+    except psycopg.Error:
+        # libpq's own message quotes parts of what it could not read, perhaps the password.
+        raise ServerUnavailable(
+            "the DSN cannot be read: write postgresql://USER@HOST:PORT/DATABASE with special characters "
+            "percent-encoded, or host=HOST dbname=DATABASE, or embedded:PATH"
+        ) from None
+    shown = {name: value for name, value in parts.items() if name not in SECRETS}
+    return make_conninfo("", **shown) or FROM_LIBPQ
+
+
+def _target(dsn: str, source: str) -> Target:
+    if not dsn.startswith(EMBEDDED):
+        return Target(dsn, printable(dsn), source)
+    server = _embedded(dsn)
+    server = _kept.setdefault(server.home, server)
+    return Target(server.acquire(), server.printable, source)
+
+
+def _embedded(dsn: str) -> Embedded:
+    path = dsn.removeprefix(EMBEDDED)
+    return Embedded(Path(path) if path else default_home())
