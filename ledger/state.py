@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from json import JSONEncoder
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import TypeAdapter
 
 from . import canon
+from .frozen import FrozenDict
 
 S = TypeVar("S")
 
@@ -22,6 +23,8 @@ STAMP: Final = "\x01"
 TREE: Final = {"tree": True}
 """Metadata of a field that is filled when a tree is read: `field(default=…, metadata=TREE)`. Not kept."""
 
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+_LEAVES = frozenset({str, int, float, bool, type(None), datetime})
 _ENCODE = JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
@@ -35,10 +38,10 @@ class Pending(datetime):
 
 
 def dump(state: Any) -> str:
-    """JSON text of a state (frozen dataclass), with STAMP for each Pending time."""
+    """JSON text of a state (frozen dataclass), with STAMP for each Pending time. Raises BadBody."""
     match state:
         case float():
-            return canon.number(state)
+            return canon.number(state + 0.0)  # a computed -0.0 becomes 0.0
         case None | bool() | int():
             return _ENCODE(state)
         case Enum():
@@ -48,18 +51,47 @@ def dump(state: Any) -> str:
         case Pending():
             return STAMP
         case datetime():
-            return f'"{state.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"'
+            return f'"{state.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")}Z"'
         case Mapping():
             return "{" + ",".join(f"{_ENCODE(str(key))}:{dump(item)}" for key, item in state.items()) + "}"
-        case tuple() | list() | frozenset() | set():
+        case tuple() | list():
             return "[" + ",".join(dump(item) for item in state) + "]"
+        case frozenset() | set():  # in one order in every process
+            return "[" + ",".join(sorted(dump(item) for item in state)) + "]"
+        case _ if dataclasses.is_dataclass(state):
+            kept = _kept(type(state))
+            return "{" + ",".join(f'"{name}":{dump(getattr(state, name))}' for name in kept) + "}"
         case _:
-            return "{" + ",".join(f'"{name}":{dump(getattr(state, name))}' for name in _kept(type(state))) + "}"
+            return _ANY.dump_json(state).decode()
 
 
 def load(kind: type[S], data: str | bytes) -> S:
-    """The state in JSON text that `dump` wrote."""
-    return _adapter(kind).validate_json(data)
+    """The state in JSON text that `dump` wrote, as deeply frozen as a folded one."""
+    return cast("S", _solid(_adapter(kind).validate_json(data)))
+
+
+def _solid(value: Any) -> Any:
+    """The value with all that pydantic made mutable frozen; its dataclasses are new, so changed in place."""
+    match value:
+        case None | str() | int() | float():
+            return value
+        case Mapping():
+            return FrozenDict({key: _solid(item) for key, item in value.items()})
+        case list() | tuple():
+            return (
+                type(value)._make(map(_solid, value))
+                if hasattr(value, "_make")
+                else tuple(map(_solid, value))
+            )
+        case set():
+            return frozenset(value)
+        case _ if dataclasses.is_dataclass(value):
+            for name in _kept(type(value)):
+                if type(item := getattr(value, name)) not in _LEAVES:
+                    object.__setattr__(value, name, _solid(item))
+            return value
+        case _:
+            return value
 
 
 def stamped(state: S, at: datetime) -> S:
@@ -67,7 +99,8 @@ def stamped(state: S, at: datetime) -> S:
     changes = {
         name: at if isinstance(value, Pending) else _stamped(value, at)
         for name in _kept(type(state))
-        if isinstance(value := getattr(state, name), Pending | tuple | Mapping) or dataclasses.is_dataclass(value)
+        if isinstance(value := getattr(state, name), Pending | tuple | Mapping)
+        or dataclasses.is_dataclass(value)
     }
     return dataclasses.replace(state, **changes) if changes else state  # type: ignore[type-var]
 
@@ -84,11 +117,10 @@ def _stamped(value: Any, at: datetime) -> Any:
             return stamped(value, at) if dataclasses.is_dataclass(value) else value
 
 
-@cache
-def _kept(kind: type) -> tuple[str, ...]:
+def _kept_names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind) if "tree" not in field.metadata)
 
 
-@cache
-def _adapter(kind: type[S]) -> TypeAdapter[S]:
-    return TypeAdapter(kind)
+# Plain callables to the type checker: to it, a class is not always hashable.
+_kept: Callable[[Any], tuple[str, ...]] = cache(_kept_names)
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
@@ -26,6 +26,9 @@ class HasStatus(Protocol):
 S = TypeVar("S", bound=HasStatus)
 E = TypeVar("E", bound=Event)
 
+CATEGORIES: dict[str, type[Stream[Any, Any]]] = {}
+"""Every stream class that this process has imported, by category; of two with one category, the later."""
+
 
 class Stream(Generic[S, E]):
     """A stream of one domain, open for change; a domain subclasses it and adds its decisions.
@@ -39,6 +42,11 @@ class Stream(Generic[S, E]):
     MOVES: ClassVar[Moves]
     STATE: ClassVar[type[Any]]
     STATE_SCHEMA: ClassVar[int] = 1
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "CATEGORY" in cls.__dict__:
+            CATEGORIES[cls.CATEGORY] = cls
 
     def __init__(self, *key: str | int, past: Iterable[tuple[Event | Unknown, datetime]] = ()) -> None:
         self.key = key
@@ -66,7 +74,7 @@ class Stream(Generic[S, E]):
 
     @classmethod
     def state_schema(cls) -> int:
-        """The mark of the code that folded a state: STATE_SCHEMA and the fields, so that a changed field is seen."""
+        """The mark of the code that folds a state: STATE_SCHEMA and the fields, so that a change is seen."""
         return _state_schema(cls)
 
     def record(self, event: E) -> None:
@@ -93,7 +101,14 @@ class Stream(Generic[S, E]):
         self.news.clear()
 
 
-@cache
-def _state_schema(kind: type[Stream[Any, Any]]) -> int:
-    fields = [(field.name, str(field.type)) for field in dataclasses.fields(kind.STATE) if "tree" not in field.metadata]
+def _marked(kind: type[Stream[Any, Any]]) -> int:
+    fields = [
+        (field.name, str(field.type))
+        for field in dataclasses.fields(kind.STATE)
+        if "tree" not in field.metadata
+    ]
     return crc32(repr((kind.STATE_SCHEMA, fields)).encode()) & 0x7FFFFFFF
+
+
+# A plain callable to the type checker: to it, a class is not always hashable.
+_state_schema: Callable[[Any], int] = cache(_marked)

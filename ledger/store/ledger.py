@@ -28,6 +28,7 @@ from .joining import Joined
 from .tail import Tail, Wakeup
 
 O = TypeVar("O", bound=Stream[Any, Any])  # noqa: E741
+_NO_META = Meta()
 PAGE = 1000
 """Events a page when reading; 500 to 1,000 read fastest."""
 
@@ -69,6 +70,7 @@ class Ledger:
         self.identity: install.Identity
         self.tail = Tail(target.conninfo, schema)
         self.wakeup = Wakeup()
+        self._meta = Meta(actor=actor)
         self._delivery = Delivery(self.connections, schema)
 
     def __enter__(self) -> Self:
@@ -122,7 +124,13 @@ class Ledger:
         self.wakeup.appended()
         return appended
 
-    def commit(self, *streams: Stream[Any, Any], checks: Sequence[Append] = (), command: str | None = None, **meta: Any) -> None:
+    def commit(
+        self,
+        *streams: Stream[Any, Any],
+        checks: Sequence[Append] = (),
+        command: str | None = None,
+        **meta: Any,
+    ) -> None:
         """Append the news of opened streams, all or nothing, each at the version at which it was opened.
 
         checks: expectations of other streams that must hold in the same moment. Nothing is stored on a conflict.
@@ -137,9 +145,12 @@ class Ledger:
 
     def meta(self, **fields: Any) -> Meta:
         """What appends of this context carry: the ambient Meta, the given fields, the ledger's actor."""
-        given = {name: value for name, value in fields.items() if value is not None}
-        meta = replace(ambient(), **given) if given else ambient()
-        return meta if meta.actor is not None else replace(meta, actor=self.actor)
+        meta = ambient()
+        if any(value is not None for value in fields.values()):
+            meta = replace(meta, **{name: value for name, value in fields.items() if value is not None})
+        if meta.actor is None:
+            return self._meta if meta == _NO_META else replace(meta, actor=self.actor)
+        return meta
 
     @contextmanager
     def open(self, kind: type[O], *key: str | int, command: str | None = None, **meta: Any) -> Iterator[O]:
@@ -172,7 +183,7 @@ class Ledger:
             return reading.open_each(connection, self.schema, streams)
 
     def load_below(self, *prefixes: tuple[str, type[O]]) -> list[O]:
-        """Every stream under the prefixes (`lsm.strip/project/`), opened, in one snapshot, by name."""
+        """Every stream under the prefixes (`lsm.strip/project/`; without the last `/`, one stream), in one snapshot."""
         with self.reader() as connection:
             return [stream for _, stream in reading.open_below(connection, self.schema, prefixes)]
 
@@ -183,11 +194,22 @@ class Ledger:
         return reading.Head(*rows[0]) if rows else None
 
     def read(
-        self, stream: str, *, after: int = 0, upto: int | None = None, limit: int | None = None, backwards: bool = False
+        self,
+        stream: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        backwards: bool = False,
     ) -> list[Recorded]:
         """Events of one stream by version, `after` exclusive, `upto` inclusive. Raises StreamNotFound."""
         name = "read_stream_backwards" if backwards else "read_stream"
-        parameters = {"stream": checked(stream), "after": after, "upto": 2**62 if upto is None else upto, "limit": limit}
+        parameters = {
+            "stream": checked(stream),
+            "after": after,
+            "upto": 2**62 if upto is None else upto,
+            "limit": limit,
+        }
         with self.reader() as connection:
             rows = reading.query(connection, self.schema, name, **parameters)
             if not rows and not reading.query(connection, self.schema, "has_stream", stream=stream):

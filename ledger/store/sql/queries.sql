@@ -3,7 +3,8 @@
 -- name: append_one
 -- Append one event at an exact version; the lean path.
 SELECT outcome, "position", version, recorded_at
-  FROM {schema}.append_one(%b, %b::bigint, %b, %b::smallint, %s::jsonb, %b, %s::jsonb, %b, %b, %b, %b::integer, %b, %b);
+  FROM {schema}.append_one(%s::text, %s::bigint, %s::text, %s::smallint, %s::jsonb, %b::bytea, %s::jsonb, %s::boolean,
+                           %s::text, %s::text, %s::integer, %s::text, %b::bytea);
 
 -- name: append_many
 -- Append events to one or many streams, all or nothing.
@@ -14,6 +15,8 @@ SELECT outcome, first_position, recorded_at, versions, refused, found_version, f
 -- name: open_stream
 -- Head and tail of a stream in one snapshot: the state, and the events after it; all events where the state
 -- was folded by other code. One row with empty event columns where there is no tail.
+-- The tail is a lateral subquery with an order, here and below, so that it is read by (stream, version) alone:
+-- as a plain join the planner may read all of a stream, or all of the log where it was never analysed.
 SELECT h.version, h.state_version, h.status, h.token, h.state::text,
        e.position, e.stream, e.version, e.topic, e.schema, e.data::text, e.raw, e.meta::text, e.recorded_at
   FROM (SELECT %(stream)s::text AS stream) wanted
@@ -22,7 +25,9 @@ SELECT h.version, h.state_version, h.status, h.token, h.state::text,
               CASE WHEN state_schema = %(state_schema)s THEN state_version ELSE 0 END AS state_version,
               CASE WHEN state_schema = %(state_schema)s THEN state END AS state
          FROM {schema}.heads WHERE stream = wanted.stream) h ON true
-  LEFT JOIN {schema}.events e ON e.stream = wanted.stream AND e.version > coalesce(h.state_version, 0)
+  LEFT JOIN LATERAL (
+       SELECT * FROM {schema}.events WHERE stream = wanted.stream AND version > coalesce(h.state_version, 0)
+        ORDER BY version) e ON true
  ORDER BY e.version;
 
 -- name: open_streams
@@ -35,11 +40,14 @@ SELECT h.version, h.state_version, h.status, h.token, h.state::text,
               CASE WHEN state_schema = wanted.state_schema THEN state_version ELSE 0 END AS state_version,
               CASE WHEN state_schema = wanted.state_schema THEN state END AS state
          FROM {schema}.heads WHERE stream = wanted.stream) h ON true
-  LEFT JOIN {schema}.events e ON e.stream = wanted.stream AND e.version > coalesce(h.state_version, 0)
+  LEFT JOIN LATERAL (
+       SELECT * FROM {schema}.events WHERE stream = wanted.stream AND version > coalesce(h.state_version, 0)
+        ORDER BY version) e ON true
  ORDER BY wanted.stream COLLATE "C", e.version;
 
 -- name: open_below
--- The same for every stream whose name starts with one of the prefixes; no rows where there is none.
+-- The same for every stream whose name starts with one of the prefixes; no rows where there is none. What does
+-- not end with / is one stream's name: only NUL, which no text has, would sort between it and name || \x01.
 SELECT h.version, h.state_version, h.status, h.token, h.state::text,
        e.position, h.stream, e.version, e.topic, e.schema, e.data::text, e.raw, e.meta::text, e.recorded_at
   FROM unnest(%(prefixes)s::text[], %(state_schemas)s::integer[]) wanted (prefix, state_schema)
@@ -48,8 +56,11 @@ SELECT h.version, h.state_version, h.status, h.token, h.state::text,
               CASE WHEN state_schema = wanted.state_schema THEN state_version ELSE 0 END AS state_version,
               CASE WHEN state_schema = wanted.state_schema THEN state END AS state
          FROM {schema}.heads
-        WHERE stream COLLATE "C" >= wanted.prefix AND stream COLLATE "C" < wanted.prefix || U&'\+10FFFF') h ON true
-  LEFT JOIN {schema}.events e ON e.stream = h.stream AND e.version > h.state_version
+        WHERE stream COLLATE "C" >= wanted.prefix
+          AND stream COLLATE "C" < wanted.prefix
+                                   || CASE WHEN wanted.prefix LIKE '%%/' THEN U&'\+10FFFF' ELSE E'\x01' END) h ON true
+  LEFT JOIN LATERAL (
+       SELECT * FROM {schema}.events WHERE stream = h.stream AND version > h.state_version ORDER BY version) e ON true
  ORDER BY h.stream COLLATE "C", e.version;
 
 -- name: has_stream

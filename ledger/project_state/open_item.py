@@ -1,0 +1,149 @@
+"""An item open for change: its methods decide, and record facts; item.py says what the facts do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, overload
+
+from ..errors import BadInput, MoveNotAllowed
+from ..event import Event, Unknown
+from ..stream import Stream
+from .facts import Created, Facts, ItemFact, ProcessingState, ProjectCreated, Status, facts_of
+from .ident import Ident
+from .item import MOVES, I, evolve, fields_of, flags_of
+
+if TYPE_CHECKING:
+    from .tree import Tree
+
+T = TypeVar("T")
+
+
+class Shown(Generic[T]):
+    """A field of the state, shown by the open item: `archived = Shown[bool]()`; only methods change it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, item: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, item: OpenItem[Any], owner: type) -> T: ...
+    def __get__(self, item: OpenItem[Any] | None, owner: type) -> Self | T:
+        return self if item is None else getattr(item.state, self.name)
+
+    def __set__(self, item: OpenItem[Any], value: NoReturn) -> None:
+        raise AttributeError(f"{self.name} is changed by methods, such as mark_completed() or set_uploaded()")
+
+
+class OpenItem(Stream[I, ItemFact]):
+    """An item open for change. A level declares CATEGORY (also the root of its topics), STATE and IDENT.
+
+    What is recorded is appended at the end of the scope that opened the item; after it nothing can be.
+    """
+
+    MOVES = MOVES
+    IDENT: ClassVar[type[Ident]]
+    FACTS: ClassVar[Facts]
+    IDS: ClassVar[Sequence[tuple[int, str]]]
+    evolve = staticmethod(evolve)
+
+    processing_state = Shown[ProcessingState]()
+    created_at = Shown[datetime | None]()
+    updated_at = Shown[datetime | None]()
+    processing_started_at = Shown[datetime | None]()
+    processing_finished_at = Shown[datetime | None]()
+    attempts = Shown[int]()
+    reason = Shown[str | None]()
+    finished = Shown[bool]()
+    succeeded = Shown[bool]()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "CATEGORY" in cls.__dict__:
+            shown, root = fields_of(cls.STATE), len(cls.IDENT.fields()) == 1
+            cls.IDS = [(place, name) for place, name in enumerate(cls.IDENT.fields()) if name in shown]
+            cls.FACTS = facts_of(cls.CATEGORY, flags_of(cls.STATE), project=root, module=cls.__module__)
+
+    def __init__(self, *key: str | int, past: Iterable[tuple[Event | Unknown, datetime]] = ()) -> None:
+        super().__init__(*self.key_of(key), past=past)
+        self.tree: Tree | None = None
+
+    @classmethod
+    def name_of(cls, *key: str | int) -> str:
+        """The name of the stream with this key; spellings of one project share it."""
+        return super().name_of(*cls.key_of(key))
+
+    @classmethod
+    def key_of(cls, parts: Sequence[str | int]) -> tuple[str | int, ...]:
+        """The parts of the stream's name, checked; an id may be its decimal text, as it is in there."""
+        name, *ids = parts
+        return cls.IDENT.key_of([name, *(int(p) if isinstance(p, str) and p.isdecimal() else p for p in ids)])
+
+    @classmethod
+    def initial(cls, *key: str | int) -> I:
+        """The state before the first fact: its ids."""
+        return cls.STATE(**{name: key[place] for place, name in cls.IDS})  # type: ignore[no-any-return]
+
+    @property
+    def ident(self) -> Ident:
+        """Who this item is."""
+        return self.IDENT(*self.key)  # type: ignore[arg-type]
+
+    def to_view(self) -> I:
+        """A detached snapshot, deeply immutable."""
+        return self.state
+
+    def record(self, event: ItemFact) -> None:
+        """Decide a fact. Raises MoveNotAllowed where there is no item, BadInput after the scope's end."""
+        if self.tree is not None and self.tree.ended:
+            raise BadInput(f"{self.name}: its scope has ended, nothing would be stored; open it again")
+        if not (self.state.exists or isinstance(event, Created)):
+            raise MoveNotAllowed(self.state.status, event.topic.rpartition(".")[2], [Status.PENDING])
+        super().record(event)
+
+    def create(self, *, under: int = 0, name: str | None = None) -> None:
+        """Begin its life. under: the parent's incarnation; name: of a project, as given."""
+        if issubclass(self.FACTS.created, ProjectCreated):
+            self.record(self.FACTS.created(project_name=name or str(self.key[0]), under=under))
+        else:
+            self.record(self.FACTS.created(under=under))
+
+    def touch(self) -> None:
+        """Set `updated_at`."""
+        self.record(self.FACTS.touched())
+
+    def mark_started(self) -> None:
+        """Begin an attempt: running, not finished, no reason."""
+        self.record(self.FACTS.started())
+
+    def mark_completed(self) -> None:
+        """End the attempt with success."""
+        self.record(self.FACTS.completed())
+
+    def mark_failed(self, reason: str | None = None) -> None:
+        """End the attempt without success, and say why."""
+        self.record(self.FACTS.failed(reason=reason))
+
+    def mark_pending(self) -> None:
+        """Let it wait again: neither started nor finished (spec S0-82)."""
+        self.record(self.FACTS.pending())
+
+    def set_flag(self, name: str, value: bool = True) -> None:
+        """Set a flag; False clears it as `reset_flag` does (W0-20)."""
+        if not isinstance(value, bool):
+            raise BadInput(f"{name} is set to True or False, not to {value!r}")
+        if value:
+            self.record(self.FACTS.flags[self._flag(name)]())
+        else:
+            self.reset_flag(name)
+
+    def reset_flag(self, name: str) -> None:
+        """Clear a flag, and those that fall with it."""
+        self.record(self.FACTS.reset(cleared=flags_of(self.STATE)[self._flag(name)]))
+
+    def _flag(self, name: str) -> str:
+        if name not in self.FACTS.flags:
+            flags = ", ".join(self.FACTS.flags) or "none"
+            raise BadInput(f"{name!r} is no flag of {self.CATEGORY}; its flags: {flags}")
+        return name
