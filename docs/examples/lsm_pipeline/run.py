@@ -1,0 +1,139 @@
+"""
+A real LSM pipeline on the ledger, from one command: several worker processes compress, check and archive the
+strips of a microscopy image, make each channel's projection, and record every step.
+
+    python docs/examples/lsm_pipeline/run.py -h
+
+    run.py      the command line, and the order of things
+    plan.py     what is to be done, and where the files lie
+    image.py    where images come from, and how they are cut
+    archive.py  a strip on disk: compressed, checked, safe; a channel's projection
+    worker.py   one worker: claims a strip in the ledger, does the work, records it
+    crew.py     starting, watching, killing, replacing workers
+    show.py     what the user sees
+    past.py     the project as it was
+
+Run it again and it makes another project. Name a project that was interrupted, and it goes on with that one:
+what is completed is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from archive import sweep
+from crew import Crew, CrewFailed
+from image import BadImage
+from plan import RUNS, STRIPS, BadPlan, Plan, check_files, hold, planned, settled
+from show import Progress, near, print_story
+
+import ledger
+from ledger.project_state import LSMStateService
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="run.py",
+        description="Run an LSM pipeline on a microscopy image: worker processes compress, check, archive "
+        "and stitch its strips, and record every step in the ledger. One worker is killed half-way.",
+        epilog="Without --input: the immunohistochemistry image of scikit-image, its stains as channels. "
+        "A project that was interrupted goes on where it stood when it is named again.",
+    )
+    add = parser.add_argument
+    add(
+        "--input", type=Path, metavar="FOLDER", help="your own images (TIFF, PNG, JPEG): each file is a slice"
+    )
+    add("--out", type=Path, metavar="FOLDER", help=f"where archive and projections go (else {RUNS}/PROJECT)")
+    add("--project", metavar="NAME", help="the project's name (else a new one, made of date and time)")
+    add("--workers", type=positive, default=4, metavar="N", help="worker processes (4)")
+    add("--strips", type=positive, metavar="N", help=f"strips that each channel is cut into ({STRIPS})")
+    add("--no-kill", action="store_true", help="do not kill a worker half-way")
+    add("--seed", type=int, default=0, metavar="N", help="of the lot by which workers choose strips (0)")
+    add("--dsn", help="where the ledger lies: postgresql://… or embedded:PATH (else LEDGER_DSN, else libpq's "
+        "PG* variables, else the embedded server)")  # fmt: skip
+    add("--json", action="store_true", help="print what came of it as JSON, on the last line")
+    return parser.parse_args(arguments)
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 1000:
+        raise argparse.ArgumentTypeError(f"{number} is not a number from 1 to 1000")
+    return number
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; 0: all is done, 1: it could not go on, 2: wrong use, 130: stopped by Ctrl-C."""
+    options = parsed(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        plan, out = planned(options.project, options.out, options.input, options.strips)
+        with hold(out) as lock:
+            settled(plan, out)
+            return run(options, plan, out, lock)
+    except (BadPlan, BadImage) as wrong:
+        return say(f"run.py: {wrong}", 2)
+    except (ledger.LedgerError, CrewFailed, OSError) as wrong:
+        return say(f"run.py: {wrong}", 1)
+    except KeyboardInterrupt:
+        return say("run.py: stopped", 130)
+
+
+def run(options: argparse.Namespace, plan: Plan, out: Path, lock: IO[bytes]) -> int:
+    """The run itself, from the server's start to the last line."""
+    began = time.monotonic()
+    strips = plan.all_strips()
+    say(f"project {plan.project}: {len(strips)} strips of {len(plan.channels)} slices, in {near(out)}")
+    environment = os.environ | ({"LEDGER_DSN": options.dsn} if options.dsn else {})  # argv is for all to see
+    with ledger.connect(options.dsn, actor="crew") as log:
+        say(f"ledger {log.target.printable}")
+        check_files(plan, out, LSMStateService(log).read_project(plan.project))
+        with Progress(len(strips)) as progress:
+            crew = Crew(log, plan, out, progress)
+            crew.begin(kill=not options.no_kill)
+            try:
+                crew.run(options.workers, lock=lock, environment=environment, seed=options.seed)
+            except BaseException:
+                progress.say(f"to go on with it, add to the same command: --project {plan.project}")
+                raise
+            crew.end()
+            sweep(out)
+        strip = crew.lost[0] if crew.lost else max(crew.strips)
+        events = print_story(log, plan, out, strip)
+        if options.json:
+            print(json.dumps(result(log, plan, crew, events=events, workers=options.workers, began=began)))
+    return 0
+
+
+def result(
+    log: ledger.Ledger, plan: Plan, crew: Crew, *, events: int, workers: int, began: float
+) -> dict[str, object]:
+    """What came of it, as the ledger says it."""
+    strips = list(LSMStateService(log).read_project(plan.project).iter_strips())
+    return {
+        "project": plan.project,
+        "strips": len(strips),
+        "completed": sum(strip.succeeded for strip in strips),
+        "events": events,
+        "workers": workers,
+        "killed": crew.killed,
+        "seconds": round(time.monotonic() - began, 2),
+        "dsn": log.target.printable,
+    }
+
+
+def say(text: str, code: int = 0) -> int:
+    print(text, file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
