@@ -1,0 +1,287 @@
+"""
+`dev.py bench append`: what an append costs beside the least that PostgreSQL can do.
+
+One event a transaction, durable commits, writers as processes, the same row in all of them:
+
+    raw       psycopg, autocommit, prepared: INSERT of the finished row into a table with the same columns and indexes
+    lean      our append without heads
+    heads     our append with head row: version, status, JSONB state
+    stock     the PostgreSQL recorder of the `eventsourcing` library
+
+and bulk appends of 1000 events beside binary COPY of the same rows, opening streams, and how soon a follower
+sees a commit while an unrelated write transaction stays open.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+import ledger
+from ledger import Append, Body, Exact
+from ledger.store.embedded import Embedded, throwaway
+from ledger.store.install import init
+from projections import Follower
+from tests.benchmarks.rounds import Turn, median, rates, ratio
+from tests.lamp import LampMade, LampRead, OpenLamp
+
+BODY = {"message": "strip compressed", "done": 17, "total": 40, "path": "archive/slice-1/strip-17.tif", "ok": True}
+META = {"actor": "worker-3@host", "correlation": "0193b0a2-7b1e-7c11-9c1b-2f1a3b4c5d6e", "causation": 17}
+STATE = {
+    "status": "running", "slice_id": 1, "channel_id": 0, "strip_id": 17, "archived": False, "compressed": True,
+    "uploaded": False, "attempt": 1, "created_at": "2026-01-01T00:00:00.000000Z", "updated_at": "2026-01-01T00:00:00.000000Z",
+}  # fmt: skip
+TOPIC = "strip.reported"
+STREAMS = 20
+RAW = """
+INSERT INTO raw_events (version, schema, stream, topic, data, meta) VALUES (%s, %s, %s, %s, %s, %s)
+RETURNING position, recorded_at
+"""
+WAYS = ("raw", "lean", "heads", "stock")
+
+
+@dataclass(frozen=True)
+class AppendCrew:
+    """The ways of appending one event, each with streams of its own."""
+
+    dsn: str
+    mark: str
+
+    def __call__(self, writer: int) -> Mapping[str, Turn]:
+        return {"raw": self.raw(writer), "lean": self.ours(writer, head=False), "heads": self.ours(writer, head=True),
+                "stock": self.stock(writer)}  # fmt: skip
+
+    def raw(self, writer: int) -> Turn:
+        cursor = psycopg.connect(self.dsn, autocommit=True).cursor(binary=True)
+        data, meta = json.dumps(BODY), json.dumps(META)
+
+        def turn(number: int) -> int:
+            stream = f"raw/{self.mark}/{writer}/{number % STREAMS}"
+            cursor.execute(RAW, (number // STREAMS + 1, 1, stream, TOPIC, data, meta), prepare=True)
+            cursor.fetchone()
+            return 1
+
+        return turn
+
+    def ours(self, writer: int, *, head: bool) -> Turn:
+        log = ledger.connect(self.dsn, create=False)
+        bodies, state = [Body(TOPIC, 1, json.dumps(BODY))], json.dumps(STATE) if head else None
+        status = "running" if head else None
+
+        def turn(number: int) -> int:
+            version = number // STREAMS
+            stream = f"strip/{self.mark}/{head}/{writer}/{number % STREAMS}"
+            log.append_all(
+                [Append(stream, bodies, Exact(version), status=status, state=state, base=version, state_schema=1, head=head)],
+                **META,
+            )
+            return 1
+
+        return turn
+
+    def stock(self, writer: int) -> Turn:
+        from eventsourcing.persistence import StoredEvent
+
+        recorder = stock_recorder(self.dsn)
+        streams, state = [uuid4() for _ in range(STREAMS)], json.dumps(BODY).encode()
+
+        def turn(number: int) -> int:
+            recorder.insert_events([StoredEvent(streams[number % STREAMS], number // STREAMS + 1, TOPIC, state)])
+            return 1
+
+        return turn
+
+
+def stock_recorder(dsn: str) -> Any:
+    """The library's own recorder, its table made."""
+    from eventsourcing.postgres import PostgresApplicationRecorder, PostgresDatastore
+
+    parts = psycopg.conninfo.conninfo_to_dict(dsn)
+    datastore = PostgresDatastore(
+        parts["dbname"], parts["host"], parts.get("port", "5432"), parts["user"], parts.get("password", ""), pool_size=1
+    )
+    recorder = PostgresApplicationRecorder(datastore, events_table_name="stock_events")
+    recorder.create_table()
+    return recorder
+
+
+@dataclass(frozen=True)
+class BulkCrew:
+    """A thousand events a transaction: our bulk append, and binary COPY of the same rows."""
+
+    dsn: str
+    mark: str
+
+    def __call__(self, writer: int) -> Mapping[str, Turn]:
+        log = ledger.connect(self.dsn, create=False)
+        bodies = [Body(TOPIC, 1, json.dumps(BODY))] * 1000
+        connection = psycopg.connect(self.dsn)
+
+        def bulk(number: int) -> int:
+            log.append_all([Append(f"bulk/{self.mark}/{writer}/{number}", bodies, Exact(0), head=False)], **META)
+            return len(bodies)
+
+        def copy(number: int) -> int:
+            now = time.time()
+            with connection.cursor() as cursor:
+                (last,) = cursor.execute("SELECT setval('raw_positions', nextval('raw_positions') + 1000)").fetchone() or (0,)
+                with cursor.copy("COPY raw_events (position, recorded_at, version, schema, stream, topic, data, meta) FROM STDIN (FORMAT binary)") as rows:  # noqa: E501
+                    rows.set_types(["int8", "timestamptz", "int8", "int2", "text", "text", "jsonb", "jsonb"])
+                    at = psycopg.TimestampFromTicks(now)
+                    for i in range(1000):
+                        rows.write_row((last - 999 + i, at, i + 1, 1, f"copy/{self.mark}/{writer}/{number}", TOPIC, Jsonb(BODY), Jsonb(META)))
+            connection.commit()
+            return 1000
+
+        return {"bulk": bulk, "copy": copy}
+
+
+def prepare(server: Embedded) -> str:
+    """A database with a ledger, and a table like its events for the raw ways."""
+    with psycopg.connect(server.admin_dsn(), autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS bench WITH (FORCE)")
+        connection.execute("CREATE DATABASE bench OWNER pledger")
+    with psycopg.connect(server.dsn("bench"), autocommit=True) as connection:
+        init(connection)
+    with psycopg.connect(server.dsn("bench"), autocommit=True) as connection:
+        connection.execute("CREATE SEQUENCE raw_positions")
+        connection.execute("CREATE TABLE raw_events (LIKE ledger.events INCLUDING ALL)")
+        connection.execute(
+            "ALTER TABLE raw_events ALTER position SET DEFAULT nextval('raw_positions'),"
+            " ALTER recorded_at SET DEFAULT clock_timestamp()"
+        )
+    return server.dsn("bench")
+
+
+def appends(dsn: str, writers: int, rounds: int, seconds: float) -> tuple[dict[str, float], dict[str, float]]:
+    """Ratios and figures of one-event appends with this many writers."""
+    stock_recorder(dsn)
+    found = rates(AppendCrew(dsn, uuid4().hex[:6]), WAYS, writers, rounds, seconds)
+    return {
+        f"append_vs_raw_{writers}": ratio(found, "lean", "raw"),
+        f"append_heads_vs_raw_{writers}": ratio(found, "heads", "raw"),
+        f"append_heads_vs_stock_{writers}": ratio(found, "heads", "stock"),
+    }, {f"{way}_{writers}_per_s": median(found[way]) for way in WAYS}
+
+
+def bulk(dsn: str, rounds: int, seconds: float) -> tuple[dict[str, float], dict[str, float]]:
+    """Bulk appends beside COPY."""
+    found = rates(BulkCrew(dsn, uuid4().hex[:6]), ("copy", "bulk"), 1, rounds, seconds)
+    return {"bulk_vs_copy": ratio(found, "bulk", "copy")}, {
+        "bulk_per_s": median(found["bulk"]),
+        "copy_per_s": median(found["copy"]),
+    }
+
+
+def opening(dsn: str, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Opening a stream of 10,000 events beside one of 10."""
+    with ledger.connect(dsn, create=False) as log:
+        for name, length in (("long", 10_000), ("short", 10)):
+            with log.open(OpenLamp, name) as lamp:
+                lamp.make()
+                for i in range(length - 1):
+                    lamp.read(i)
+        times: dict[str, list[float]] = {"long": [], "short": []}
+        for _ in range(rounds * 40):
+            for name, taken in times.items():
+                begin = time.perf_counter()
+                log.load(OpenLamp, name)
+                taken.append(time.perf_counter() - begin)
+    long, short = (statistics.median(times[name]) for name in ("long", "short"))
+    return {"open_10000_vs_10": round(long / short, 3)}, {"open_10000_ms": round(long * 1e3, 3), "open_10_ms": round(short * 1e3, 3)}
+
+
+def visibility(dsn: str, seconds: float, rate: int = 1000) -> tuple[dict[str, float], dict[str, float]]:
+    """Milliseconds from a commit to a follower in another process, while a write transaction stays open."""
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    watcher = context.Process(target=_watch, args=(dsn, there, int(seconds * rate)))
+    watcher.start()
+    here.recv()
+    with psycopg.connect(dsn) as unrelated, ledger.connect(dsn, create=False) as log:
+        unrelated.execute("CREATE TABLE unrelated AS SELECT 1")
+        committed = {}
+        begin = time.monotonic()
+        threads = [threading.Thread(target=_pace, args=(log, k, 4, begin, rate, int(seconds * rate), committed)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seen = here.recv()
+        unrelated.rollback()
+    watcher.join()
+    delays = sorted((seen[position] - at) * 1e3 for position, at in committed.items())
+    achieved = len(committed) / (max(committed.values()) - min(committed.values()))
+    figures = {"visible_median_ms": round(statistics.median(delays), 3), "visible_max_ms": round(delays[-1], 3), "visible_rate_per_s": round(achieved)}
+    return {"visible_p99_ms": round(delays[int(len(delays) * 0.99)], 3)}, figures
+
+
+def _pace(log: ledger.Ledger, writer: int, writers: int, begin: float, rate: int, total: int, committed: dict[int, float]) -> None:
+    for number in range(writer, total, writers):
+        wait = begin + number / rate - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        done = log.append(f"visible/{writer}", LampRead(value=number))
+        committed[done.last_position] = time.monotonic()
+
+
+def _watch(dsn: str, pipe: Any, total: int) -> None:
+    seen: dict[int, float] = {}
+    with ledger.connect(dsn, create=False) as log:
+        follower = Follower(log, after=log.bound())
+        pipe.send("ready")
+        for batch in follower.batches():
+            now = time.monotonic()
+            seen.update((event.position, now) for event in batch)
+            if len(seen) >= total:
+                break
+    pipe.send(seen)
+
+
+def main() -> None:
+    """Run it all and print the ratios."""
+    parser = argparse.ArgumentParser(prog="dev.py bench append", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one object as the last line")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of one turn")
+    parser.add_argument("--writers", type=int, nargs="*", default=[1, 4, 16])
+    parser.add_argument("--only", nargs="*", default=["append", "bulk", "open", "visible"])
+    options = parser.parse_args()
+    ratios: dict[str, float] = {}
+    figures: dict[str, float] = {"cpus": os.cpu_count() or 0}
+    with throwaway(durable=True) as server:
+        parts = []
+        if "append" in options.only:
+            parts += [lambda w=w: appends(prepare(server), w, options.rounds, options.seconds) for w in options.writers]
+        if "bulk" in options.only:
+            parts.append(lambda: bulk(prepare(server), options.rounds, options.seconds))
+        if "open" in options.only:
+            parts.append(lambda: opening(prepare(server), options.rounds))
+        if "visible" in options.only:
+            parts.append(lambda: visibility(prepare(server), options.rounds * options.seconds))
+        for part in parts:
+            found, absolute = part()
+            ratios |= found
+            figures |= absolute
+            for name, value in (found | absolute).items():
+                print(f"{name:28} {value:>12}", file=sys.stderr if options.json else sys.stdout, flush=True)
+    if options.json:
+        print(json.dumps(ratios | {"figures": figures}))
+
+
+if __name__ == "__main__":
+    main()
