@@ -35,7 +35,7 @@ from .errors import (
     UnknownTopic,
 )
 from .event import Event, Unknown
-from .expected import ANY, EXISTS, Exact, Expected, Guard, NEW
+from .expected import ANY, EXISTS, NEW, Exact, Expected, Guard
 from .moves import Moves
 from .names import split_name, stream_name
 from .recorded import Meta, Recorded, acting

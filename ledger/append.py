@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import canon
+from .errors import BadInput
 from .event import Event
 from .expected import ANY, Anything, Exact, Exists, Expected, Guard
 from .frozen import FrozenDict
@@ -15,8 +15,7 @@ from .state import dump
 from .stream import Stream
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
     """An event as it is stored: JSON text of our own, or bytes of another application."""
 
     topic: str
@@ -26,8 +25,7 @@ class Body:
     meta: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Events for one stream.
 
     status: the status after them, None leaves it. state: the state after them as text of `ledger.state.dump`,
@@ -57,10 +55,11 @@ class Append:
                 return -2
             case Guard():
                 return -3
+            case _:
+                raise BadInput(f"what {self.stream} is expected at must be Exact, NEW, ANY, EXISTS or Guard")
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """What an append recorded: contiguous positions, the version of each stream after it, and the time.
 
     repeated: this command id had recorded it before; nothing was recorded again.
@@ -90,7 +89,7 @@ def status_of(events: Sequence[Event]) -> str | None:
 
 
 def digest_of(appends: Sequence[Append]) -> bytes:
-    """What a command id stands for: streams and contents; not versions, times or actors, which a repeat may change."""
+    """What a command id stands for: streams and contents; a repeat may differ in versions, times, actors."""
     return canon.digest(
         *(
             part
@@ -107,12 +106,16 @@ def versions_after(appends: Sequence[Append], before: Sequence[int]) -> Mapping[
 
 
 def append_of(stream: Stream[Any, Any]) -> Append:
-    """The append of an opened stream's news: exactly at its version, with the state that the news lead to."""
+    """The append of an opened stream's news: exactly at its version, with the state that the news lead to.
+
+    The status is named even where the news do not move it: a head that was dropped learns it again.
+    """
+    now = stream.state.status
     return Append(
         stream.name,
         [body_of(event) for event in stream.news],
         Exact(stream.version),
-        status=status_of(stream.news),
+        status=status_of(stream.news) or (None if now is None else now.value),
         state=dump(stream.state),
         base=stream.version,
         state_schema=stream.state_schema(),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from hashlib import sha256
 from math import copysign, isfinite
@@ -25,6 +25,7 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 """Largest body in bytes of UTF-8. Larger results belong in a file that the event names."""
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
+_LEAVES = frozenset({str, int, float, bool, type(None)})
 # What the fast encoder might have written differently; inside a string it is harmless, the walk decides.
 _SUSPECT = re.compile(r"\\u0000|-0\.0(?![0-9])|[0-9]e\+")
 
@@ -32,16 +33,41 @@ _SUSPECT = re.compile(r"\\u0000|-0\.0(?![0-9])|[0-9]e\+")
 def body(value: Any) -> str:
     """The canonical JSON text of `value` (dict, list, str, int, float, bool, None). Raises BadBody."""
     try:
-        text = _ENCODE(value)
-        if _SUSPECT.search(text) or text.count("[") + text.count("{") > MAX_DEPTH:
-            text = "".join(_walk(value, "", 1))
-        size = len(text.encode()) if not text.isascii() else len(text)
+        text = _sized(_ENCODE(value))
+        if not _SUSPECT.search(text) and _regular(value, 1):
+            return text
+    except BadBody:
+        raise
     except (ValueError, TypeError, RecursionError):
-        text = "".join(_walk(value, "", 1))  # names the place of what is wrong, or takes what json does not know
-        size = len(text.encode())
+        pass
+    # The slow way names the place of what is wrong, or takes what json does not know.
+    return _sized("".join(_walk(value, "", 1)))
+
+
+def _sized(text: str) -> str:
+    size = len(text) if text.isascii() else len(text.encode())
     if size > MAX_BYTES:
-        raise BadBody(f"the body has {size} bytes, more than {MAX_BYTES}; keep large results in a file and record its name")
+        raise BadBody(
+            f"the body has {size} bytes, more than {MAX_BYTES}; "
+            "keep large results in a file and record its name"
+        )
     return text
+
+
+def _regular(value: Any, depth: int) -> bool:
+    """Whether every key is text and nothing is nested too deep, which the fast encoder does not see."""
+    if isinstance(value, dict):
+        for key in value:
+            if type(key) is not str and not isinstance(key, str):
+                return False
+        items: Iterable[Any] = value.values()
+    elif isinstance(value, list | tuple):
+        items = value
+    else:
+        return True
+    if depth > MAX_DEPTH:
+        return False
+    return all(type(item) in _LEAVES or _regular(item, depth + 1) for item in items)
 
 
 def digest(*parts: str | bytes | int | None) -> bytes:
@@ -66,8 +92,6 @@ def _kind(part: str | bytes | int | None) -> tuple[int, bytes]:
 
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[str]:
-    if depth > MAX_DEPTH:
-        raise BadBody(f"nested deeper than {MAX_DEPTH} levels", path[:80])
     match value:
         case None | True | False:
             yield _ENCODE(value)
@@ -77,6 +101,8 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[str]:
             yield _integer(value, path)
         case float():
             yield number(value, path)
+        case Mapping() | list() | tuple() if depth > MAX_DEPTH:
+            raise BadBody(f"nested deeper than {MAX_DEPTH} levels", path)
         case Mapping():
             yield from _mapping(value, path, depth)
         case list() | tuple():
@@ -92,7 +118,7 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[str]:
 def _mapping(value: Mapping[Any, Any], path: str, depth: int) -> Iterator[str]:
     for key in value:
         if not isinstance(key, str):
-            raise BadBody(f"key {key!r} is not text", path)
+            raise BadBody(f"a key is {type(key).__name__}, not text, and would be read back as text", path)
     yield "{"
     for i, (key, item) in enumerate(sorted(value.items())):
         yield "," if i else ""
@@ -119,7 +145,7 @@ def _integer(value: int, path: str) -> str:
 
 
 def number(value: float, path: str = "") -> str:
-    """The decimal text of a float that JSONB keeps as a float. Raises BadBody for NaN, infinities and -0.0."""
+    """The decimal text of a float that JSONB keeps a float. Raises BadBody for NaN, infinities and -0.0."""
     if not isfinite(value):
         raise BadBody(f"{value} is not a number that JSON can hold; use null or a text", path)
     if value == 0 and copysign(1, value) < 0:

@@ -42,7 +42,7 @@ class BadName(BadInput):
     """A stream name, key part, topic or id that cannot be used."""
 
     def __init__(self, what: str, value: object, wrong: str) -> None:
-        super().__init__(f"{what} {_shown(value)} {wrong}")
+        super().__init__(f"{what} {shown(value)} {wrong}")
         self.what, self.value, self.wrong = what, value, wrong
 
 
@@ -50,7 +50,7 @@ class BadBody(BadInput):
     """A body that PostgreSQL would change or refuse; `path` says where in it."""
 
     def __init__(self, wrong: str, path: str = "") -> None:
-        super().__init__(f"{path}: {wrong}" if path else wrong)
+        super().__init__(f"{_clipped(path)}: {wrong}" if path else wrong)
         self.wrong, self.path = wrong, path
 
 
@@ -79,7 +79,9 @@ class StreamConflict(Refused):
     """Another writer came first: load again and decide again."""
 
     def __init__(self, stream: str, expected: str, found: int) -> None:
-        super().__init__(f"{stream}: expected {expected}, found version {found}; load it again and decide again")
+        super().__init__(
+            f"{stream}: expected {expected}, found version {found}; load it again and decide again"
+        )
         self.stream, self.expected, self.found = stream, expected, found
 
 
@@ -95,7 +97,9 @@ class CommandReused(Refused):
     """This command id already recorded something else."""
 
     def __init__(self, command: str) -> None:
-        super().__init__(f"command {command!r} already recorded other content; a new decision needs a new command id")
+        super().__init__(
+            f"command {command!r} already recorded other content; a new decision needs a new command id"
+        )
         self.command = command
 
 
@@ -119,7 +123,7 @@ class StreamNotFound(LedgerError):
     """Nothing is recorded under this name."""
 
     def __init__(self, stream: str) -> None:
-        super().__init__(f"no event is recorded under {_shown(stream)}")
+        super().__init__(f"no event is recorded under {shown(stream)}")
         self.stream = stream
 
 
@@ -127,7 +131,9 @@ class CursorMismatch(LedgerError):
     """The cursor is of another ledger, or of a history that was rolled back."""
 
     def __init__(self, wrong: str) -> None:
-        super().__init__(f"{wrong}; rebuild the reader from the start, or restore the ledger that it followed")
+        super().__init__(
+            f"{wrong}; rebuild the reader from the start, or restore the ledger that it followed"
+        )
         self.wrong = wrong
 
 
@@ -149,8 +155,8 @@ class AppendUncertain(ServerUnavailable):
     def __init__(self, streams: Iterable[str]) -> None:
         self.streams = tuple(streams)
         super().__init__(
-            f"the connection broke while appending to {', '.join(self.streams[:3])}: it may or may not be recorded; "
-            "load the stream to see, or give the append a command id, which makes repeating it safe"
+            f"the connection broke while appending to {', '.join(self.streams[:3])}: it may or may not be "
+            "recorded; load the stream to see, or give the append a command id, which makes repeating it safe"
         )
 
 
@@ -170,6 +176,13 @@ class StorageFull(ServerUnavailable):
     """The server's disk is full."""
 
 
-def _shown(value: object) -> str:
-    text = ascii(value)
+def shown(value: object) -> str:
+    """A value as messages show it: in ASCII, and not all of it."""
+    try:
+        return _clipped(ascii(value))
+    except ValueError:  # an integer that Python does not write out
+        return f"of {type(value).__name__}"
+
+
+def _clipped(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"

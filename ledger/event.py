@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Self
@@ -32,7 +32,9 @@ class Event(BaseModel):
     to: ClassVar[StrEnum | None] = None
     schema_number: ClassVar[int] = 1
 
-    def __init_subclass__(cls, topic: str = "", to: StrEnum | None = None, schema: int = 1, **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls, topic: str = "", to: StrEnum | None = None, schema: int = 1, **kwargs: Any
+    ) -> None:
         super().__init_subclass__(**kwargs)
         cls.to, cls.schema_number = to, schema
         if topic:
@@ -44,12 +46,12 @@ class Event(BaseModel):
     def model_post_init(self, _context: Any) -> None:
         """Freeze what the fields hold: a frozen model's dict could still be changed."""
         for name, value in self.__dict__.items():
-            if isinstance(value, dict | list | set):
+            if type(value) not in _JSON:
                 self.__dict__[name] = frozen(value)
 
     @classmethod
     def upcast(cls, data: dict[str, Any], schema: int) -> dict[str, Any]:
-        """Lift the fields of an older `schema` number to the present shape; override when the shape changes."""
+        """Lift the fields of an older `schema` number to the present shape; override when that changes."""
         return data
 
     def body(self) -> str:
@@ -110,5 +112,7 @@ def _dumped(value: Any) -> Any:
             return {key: _plain(item) for key, item in value.items()}
         case list() | tuple():
             return [_plain(item) for item in value]
+        case Set():  # in one order in every process: a command id stands for the bytes
+            return sorted((_plain(item) for item in value), key=canon.body)
         case _:
             return _ANY.dump_python(value, mode="json")

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from .errors import BadInput
+from .errors import BadInput, shown
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, frozenset | set) and all(isinstance(item, str) for item in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +23,11 @@ class Exact:
     version: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.version, bool) or not isinstance(self.version, int) or not 0 <= self.version < 2**62:
-            raise BadInput(f"expected version {self.version!r} must be an integer, 0 (new stream) or more")
+        if not _is_integer(self.version) or not 0 <= self.version < 2**62:
+            raise BadInput(
+                f"expected version {shown(self.version)} must be an integer, "
+                "0 (a new stream) or more, below 2**62"
+            )
 
     def __str__(self) -> str:
         return f"version {self.version}" if self.version else "a new stream"
@@ -48,9 +59,18 @@ class Guard:
     statuses: frozenset[str] | None = None
     token: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.statuses is not None and not _are_texts(self.statuses):
+            raise BadInput(f"guarded statuses {shown(self.statuses)} must be a frozenset of texts")
+        if self.token is not None and (not _is_integer(self.token) or not -(2**63) <= self.token < 2**63):
+            raise BadInput(f"lease token {shown(self.token)} must be an integer of 64 bits")
+
     def __str__(self) -> str:
         wanted = [f"status {' or '.join(sorted(self.statuses))}"] if self.statuses is not None else []
-        return " and ".join(wanted + ([f"lease token {self.token}"] if self.token is not None else [])) or "a stream that exists"
+        return (
+            " and ".join(wanted + ([f"lease token {self.token}"] if self.token is not None else []))
+            or "a stream that exists"
+        )
 
 
 Expected = Exact | Anything | Exists | Guard
@@ -61,5 +81,13 @@ EXISTS: Final = Exists()
 
 
 def as_expected(value: Expected | int) -> Expected:
-    """A bare integer is an exact version."""
-    return Exact(value) if isinstance(value, int) else value
+    """A bare integer is an exact version. Raises BadInput for what is neither."""
+    match value:
+        case Exact() | Anything() | Exists() | Guard():
+            return value
+        case int():
+            return Exact(value)
+        case _:
+            raise BadInput(
+                f"expected {shown(value)} must be a version (an integer), NEW, ANY, EXISTS, Exact or Guard"
+            )

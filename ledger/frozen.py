@@ -41,12 +41,19 @@ class FrozenDict(Mapping[K, V]):
 
 def frozen(value: Any) -> Any:
     """The same value with every dict, list and set in it made unchangeable."""
+    if type(value) in _LEAVES:
+        return value
     match value:
         case Mapping():
             return FrozenDict({key: frozen(item) for key, item in value.items()})
+        case tuple() if hasattr(value, "_make"):  # a named tuple stays one
+            return value._make(frozen(item) for item in value)
         case list() | tuple():
             return tuple(frozen(item) for item in value)
         case set():
             return frozenset(value)
         case _:
             return value
+
+
+_LEAVES = frozenset({str, int, float, bool, type(None)})

@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from . import canon
 from .errors import BadBody
 from .event import Event, Unknown, read_event
+from .names import checked_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,15 @@ class Meta:
     claimed_at: datetime | None = None
 
     def body(self) -> str:
-        """Canonical JSON text, without what is not set."""
+        """Canonical JSON text, without what is not set. Remembered: many appends carry the same."""
+        return _body_of(self)
+
+    def _body(self) -> str:
         fields = {name: getattr(self, name) for name in _META if getattr(self, name) is not None}
+        if self.command is not None:
+            checked_command(self.command)
         if self.claimed_at is not None:
-            if self.claimed_at.tzinfo is None:
+            if not _is_aware(self.claimed_at):
                 raise BadBody("must be an aware time, with its offset from UTC", "claimed_at")
             fields["claimed_at"] = self.claimed_at.isoformat()
         return canon.body(fields)
@@ -50,8 +57,19 @@ class Meta:
         return cls(**known, claimed_at=datetime.fromisoformat(claimed) if claimed else None)
 
 
+@lru_cache(maxsize=1024)
+def _body_of(meta: Meta) -> str:
+    return meta._body()
+
+
 _META = ("actor", "correlation", "causation", "command", "claimed_at")
-_ambient: ContextVar[Meta] = ContextVar("ledger_meta", default=Meta())
+NOBODY: Final = Meta()
+"""What is ambient where `acting` set nothing."""
+_ambient: ContextVar[Meta] = ContextVar("ledger_meta", default=NOBODY)
+
+
+def _is_aware(value: object) -> bool:
+    return isinstance(value, datetime) and value.utcoffset() is not None
 
 
 @contextmanager

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-import select
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg_pool import ConnectionPool
+from psycopg import pq
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from .faults import ledger_errors
+from .line import Line
 
 Connection = psycopg.Connection[Any]
 
@@ -25,53 +28,131 @@ class Connections:
     def __init__(self, conninfo: str, *, most: int = 10, patience: float = 30.0) -> None:
         """`most` connections at once; a caller waits up to `patience` seconds for one of them."""
         self.conninfo, self.most, self.patience = conninfo, most, patience
-        self._pool: ConnectionPool[Connection] | None = None
-        self._pid = 0
+        self._pool: ConnectionPool[Line] | None = None
+        self._pid = os.getpid()
+        self._opening = threading.Lock()
+        self._at_hand: list[Line] = []
+        self._waiting = 0
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """A connection for as long as the block runs. Raises LedgerBusy or ServerUnavailable within `patience`."""
-        pool = self._opened()
+    def connection(self) -> Iterator[Line]:
+        """A connection while the block runs. Raises LedgerBusy, ServerUnavailable within `patience`."""
         with ledger_errors():
-            connection = self._live(pool)
+            connection = self.take()
         try:
             yield connection
         finally:
-            pool.putconn(connection)
+            self.give_back(connection)
+
+    def take(self) -> Line:
+        """A connection that is alive, to be given back. Raises psycopg's errors; else use `connection`."""
+        if self._pid == os.getpid():
+            try:
+                line = self._at_hand.pop()
+                if not line.is_dead():
+                    return line
+                self._discard(line)
+            except IndexError:
+                pass
+        return self._take_from_pool()
+
+    def give_back(self, line: Line) -> None:
+        """Return what `take` gave.
+
+        One connection is kept at hand, because the pool's bookkeeping costs a tenth of an append; not while
+        somebody waits for the pool. Both sides write first and look then, so that one of them sees the other.
+        """
+        if not self._waiting and not self._at_hand and not line.closed and self._pid == os.getpid():
+            self._at_hand.append(line)
+            if not self._waiting:
+                return
+            try:
+                line = self._at_hand.pop()
+            except IndexError:
+                return
+        self._return(line)
+
+    def _take_from_pool(self) -> Line:
+        pool = self._pool if self._pool is not None and self._pid == os.getpid() else self._open()
+        self._waiting += 1
+        try:
+            if self._at_hand:
+                self._return(self._at_hand.pop())
+        except IndexError:
+            pass
+        try:
+            while (line := self._get(pool)).is_dead():
+                self._discard(line)
+            return line
+        finally:
+            self._waiting -= 1
+
+    def _get(self, pool: ConnectionPool[Line]) -> Line:
+        try:
+            return pool.getconn()
+        except PoolTimeout:
+            self._reach()  # raises what is wrong with the server; if nothing is, the pool is too small
+            raise
+
+    def _discard(self, line: Line) -> None:
+        line.close()
+        self._return(line)
+
+    def _return(self, line: Line) -> None:
+        try:
+            if self._pool is not None and self._pid == os.getpid():
+                self._pool.putconn(line)
+                return
+        except ValueError:  # it is of a pool that was closed meanwhile
+            pass
+        line.close()
 
     def close(self) -> None:
         """Close them all; the next use opens them again."""
         pool, self._pool = self._pool, None
+        while self._at_hand and self._pid == os.getpid():
+            self._at_hand.pop().close()
         if pool is not None and self._pid == os.getpid():
             pool.close()
 
-    def _opened(self) -> ConnectionPool[Connection]:
-        if self._pool is None or self._pid != os.getpid():
-            self._pid = os.getpid()
-            self._pool = ConnectionPool(
-                self.conninfo,
-                kwargs={"autocommit": True, "application_name": "pledger"},
-                min_size=0,
-                max_size=self.most,
-                timeout=self.patience,
-                reconnect_timeout=self.patience,
-                max_idle=60.0,
-                open=True,
-                name="ledger",
-            )
-        return self._pool
+    def _open(self) -> ConnectionPool[Line]:
+        if self._pid != os.getpid():  # what another thread of the parent held is held for ever
+            self._pid, self._pool, self._opening = os.getpid(), None, threading.Lock()
+            self._at_hand, self._waiting = [], 0
+        with self._opening:
+            if self._pool is None:
+                self._reach()
+                self._pool = self._new_pool()
+            return self._pool
 
-    def _live(self, pool: ConnectionPool[Connection]) -> Connection:
-        """A connection that the server has not closed meanwhile: its socket would have something to read."""
+    def _reach(self) -> None:
+        """Connect once: a wrong password, name or address is told now, where the pool would only wait.
+
+        A server that is just starting or stopping is waited for.
+        """
+        limits: dict[str, Any] = (
+            {} if "connect_timeout" in self.conninfo else {"connect_timeout": max(2, int(self.patience))}
+        )
+        deadline = time.monotonic() + self.patience
         while True:
-            connection = pool.getconn()
-            if not _readable(connection):
-                return connection
-            connection.close()
-            pool.putconn(connection)
+            try:
+                psycopg.connect(self.conninfo, **limits).close()
+                return
+            except psycopg.OperationalError:
+                if pq.PGconn.ping(self.conninfo.encode()) != pq.Ping.REJECT or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
 
-
-def _readable(connection: Connection) -> bool:
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+    def _new_pool(self) -> ConnectionPool[Line]:
+        return ConnectionPool(
+            self.conninfo,
+            connection_class=Line,
+            kwargs={"autocommit": True, "application_name": "pledger"},
+            min_size=0,
+            max_size=self.most,
+            timeout=self.patience,
+            reconnect_timeout=self.patience,
+            max_idle=60.0,
+            open=True,
+            name="ledger",
+        )

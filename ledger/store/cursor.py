@@ -44,9 +44,13 @@ class Cursor:
         if self.ledger != ledger:
             raise CursorMismatch(f"the cursor is of ledger {self.ledger}, this is {ledger}")
         if self.position and found is None:
-            raise CursorMismatch(f"the ledger has no event at position {self.position}, where this cursor stopped")
+            raise CursorMismatch(
+                f"the ledger has no event at position {self.position}, where this cursor stopped"
+            )
         if found is not None and mark_of(found) != self.mark:
-            raise CursorMismatch(f"the event at position {self.position} is not the one where this cursor stopped")
+            raise CursorMismatch(
+                f"the event at position {self.position} is not the one where this cursor stopped"
+            )
 
 
 def mark_of(event: Recorded) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from itertools import count
 
 import psycopg
 
 from ..append import Append, Appended
-from ..errors import AppendUncertain, LedgerBusy, ServerUnavailable, StreamConflict
+from ..errors import AppendUncertain, ServerUnavailable, StreamConflict
 from ..expected import Exact
 from ..recorded import Meta
 from .connections import Connections
-from .faults import TRANSIENT, translated
+from .faults import TRANSIENT, raise_ours
 from .sending import send
 
 
@@ -29,35 +30,61 @@ class Delivery:
     def __init__(self, connections: Connections, schema: str) -> None:
         self._connections, self._schema = connections, schema
 
-    def deliver(self, appends: Sequence[Append], meta: Meta) -> Appended:
-        """Record the appends in a transaction of their own. Raises Refused, BadInput, ServerUnavailable."""
-        body, repeatable = meta.body(), meta.command is not None or _exact(appends)
+    def deliver(self, appends: Sequence[Append], meta: Meta, order: Sequence[int] | None = None) -> Appended:
+        """Record the appends in a transaction of their own; `order` as in `send`.
+
+        Raises Refused, BadInput, ServerUnavailable.
+        """
+        text, sure = meta.body(), meta.command is not None
         deadline = time.monotonic() + self._connections.patience
-        broken = False
-        for attempt in range(1000):
+        lost: psycopg.Error | None = None
+        for attempt in count():
             try:
-                with self._connections.connection() as connection:
-                    try:
-                        return send(connection, self._schema, appends, body, meta.command)
-                    except psycopg.Error as error:
-                        lost = connection.closed
-                        broken = broken or lost
-                        if lost and not repeatable:
-                            raise AppendUncertain(append.stream for append in appends) from error
-                        if not (lost or isinstance(error, TRANSIENT)) or time.monotonic() > deadline:
-                            raise translated(error) or error from error
-            except StreamConflict as conflict:
-                if broken and meta.command is None:
-                    raise AppendUncertain(append.stream for append in appends) from conflict
-                raise
-            except LedgerBusy:
-                raise
-            except ServerUnavailable as error:
-                if broken and meta.command is None:
-                    raise AppendUncertain(append.stream for append in appends) from error
-                raise
+                return self._once(appends, text, meta.command, order)
+            except _Lost as broken:
+                last = lost = broken.error
+                if not sure and not _exact(appends):
+                    break
+            except TRANSIENT as error:
+                last = error
+            except (StreamConflict, ServerUnavailable):
+                if lost is None or sure:
+                    raise
+                break
+            if time.monotonic() > deadline:
+                raise_ours(last)
             time.sleep(min(0.5, 0.002 * 2 ** min(attempt, 8)) * random.random())
-        raise LedgerBusy("other transactions kept coming between; nothing was stored; try again")
+        raise AppendUncertain(append.stream for append in appends) from lost
+
+    def _once(
+        self, appends: Sequence[Append], meta: str, command: str | None, order: Sequence[int] | None
+    ) -> Appended:
+        """One attempt. Raises _Lost and TRANSIENT for what may be tried again, else the ledger's errors."""
+        connections = self._connections
+        try:
+            line = connections.take()
+        except psycopg.Error as error:
+            raise_ours(error)
+        try:
+            return send(line, self._schema, appends, meta, command, order)
+        except TRANSIENT:
+            raise
+        except psycopg.Error as error:
+            if line.closed:
+                raise _Lost(error) from error
+            raise_ours(error)
+        except UnicodeEncodeError as error:
+            raise_ours(error)
+        finally:
+            connections.give_back(line)
+
+
+class _Lost(Exception):
+    """The connection broke while an append was under way."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _exact(appends: Sequence[Append]) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import psycopg
 import psycopg_pool
@@ -11,6 +12,7 @@ from psycopg import errors as pg
 
 from ..errors import (
     BadBody,
+    BadInput,
     DamagedLedger,
     EffectFailed,
     LedgerBusy,
@@ -26,11 +28,65 @@ from ..errors import (
 TRANSIENT = (pg.SerializationFailure, pg.DeadlockDetected)
 """The server rolled the transaction back for reasons of order: running it again is safe."""
 
-_OURS = {
+# What the ledger's own functions raise: class, and the parts of the message it takes.
+_OURS: dict[str, Callable[[psycopg.Error], LedgerError]] = {
     "LG001": lambda e: EffectFailed(e.diag.message_detail or "?", e.diag.message_primary or ""),
     "LG003": lambda e: ReadOnly(e.diag.message_primary or ""),
+    "LG006": lambda e: DamagedLedger(e.diag.message_primary or ""),
     "LG005": lambda e: Refused(". ".join(filter(None, (e.diag.message_primary, e.diag.message_hint)))),
 }
+
+# How a server says that it is full to one who connects; the driver keeps no code of it.
+_CROWDED = ("too many clients", "connection slots are reserved", "too many connections for")
+
+# What PostgreSQL and its driver raise. The first line that fits is taken: subclasses before their bases.
+_THEIRS: tuple[tuple[tuple[type[psycopg.Error], ...], type[LedgerError], str], ...] = (
+    (
+        (pg.ReadOnlySqlTransaction,),
+        ReadOnly,
+        "the database takes no writes ({}): connect to the primary, or end read-only mode",
+    ),
+    ((pg.DiskFull,), StorageFull, "the server's disk is full ({}): free space; nothing was stored"),
+    (
+        (pg.InsufficientPrivilege,),
+        NoPermission,
+        "{}: grant the connecting role membership in the ledger's writer and reader roles",
+    ),
+    (
+        (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName),
+        SchemaMismatch,
+        "{}: run `pledger init` on this database",
+    ),
+    ((pg.QueryCanceled, pg.LockNotAvailable), LedgerBusy, "{}: nothing was stored; try again"),
+    (
+        (pg.TooManyConnections, psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests),
+        LedgerBusy,
+        "no connection is free ({}): raise the pool's size, or hold connections for shorter",
+    ),
+    ((pg.SequenceGeneratorLimitExceeded,), DamagedLedger, "{}: all positions are used"),
+    ((pg.UntranslatableCharacter, pg.InvalidTextRepresentation, pg.ProgramLimitExceeded), BadBody, "{}"),
+    (TRANSIENT, LedgerBusy, "{}: other transactions came between; nothing was stored; try again"),
+    (
+        (pg.InFailedSqlTransaction,),
+        BadInput,
+        "{}: an earlier statement of this transaction failed; roll it back, to a savepoint or whole",
+    ),
+    (
+        (pg.CheckViolation, pg.NotNullViolation),
+        BadInput,
+        "{}: an event needs a topic, and either data or raw",
+    ),
+    (
+        (psycopg.OperationalError, psycopg.InterfaceError),
+        ServerUnavailable,
+        "the server cannot be used just now: {}",
+    ),
+    (
+        (pg.NumericValueOutOfRange, pg.InvalidRowCountInLimitClause, pg.CharacterNotInRepertoire),
+        BadInput,
+        "{}: nothing was stored",
+    ),
+)
 
 
 def translated(error: psycopg.Error) -> LedgerError | None:
@@ -38,28 +94,26 @@ def translated(error: psycopg.Error) -> LedgerError | None:
     if error.sqlstate in _OURS:
         return _OURS[error.sqlstate](error)
     said = (error.diag.message_primary or str(error)).strip().split("\n")[0]
-    match error:
-        case pg.ReadOnlySqlTransaction():
-            return ReadOnly(f"the database takes no writes ({said}): connect to the primary, or end read-only mode")
-        case pg.DiskFull():
-            return StorageFull(f"the server's disk is full ({said}): free space; nothing was stored")
-        case pg.InsufficientPrivilege():
-            return NoPermission(f"{said}: grant the connecting role membership in the ledger's writer and reader roles")
-        case pg.UndefinedTable() | pg.UndefinedFunction() | pg.InvalidSchemaName():
-            return SchemaMismatch(f"{said}: run `pledger init` on this database")
-        case pg.QueryCanceled() | pg.LockNotAvailable():
-            return LedgerBusy(f"{said}: nothing was stored; try again")
-        case pg.TooManyConnections() | psycopg_pool.PoolTimeout() | psycopg_pool.TooManyRequests():
-            return LedgerBusy(f"no connection is free ({said}): raise the pool's size, or hold connections for shorter")
-        case pg.SequenceGeneratorLimitExceeded():
-            return DamagedLedger(f"{said}: all positions are used")
-        case pg.UntranslatableCharacter() | pg.InvalidTextRepresentation() | pg.ProgramLimitExceeded():
-            return BadBody(said)
-        case pg.SerializationFailure() | pg.DeadlockDetected():
-            return LedgerBusy(f"{said}: other transactions came between; nothing was stored; try again")
-        case psycopg.OperationalError() | psycopg.InterfaceError():
-            return ServerUnavailable(f"the server cannot be used just now: {said}")
+    if error.diag.constraint_name == "events_position":
+        return DamagedLedger(f"{said}: the sequence of positions is behind the events; set it with setval")
+    if error.sqlstate is None and any(words in said for words in _CROWDED):
+        return LedgerBusy(f"the server has no free connection ({said}): try again, or raise max_connections")
+    for kinds, ours, sentence in _THEIRS:
+        if isinstance(error, kinds):
+            return ours(sentence.format(said))
+    if error.sqlstate is None and isinstance(error, psycopg.ProgrammingError | psycopg.DataError):
+        return BadInput(said)  # the driver has no way to send such a value
     return None
+
+
+def raise_ours(error: psycopg.Error | UnicodeEncodeError) -> NoReturn:
+    """Raise the ledger's error for one of the driver's, or that one where it means a defect of ours."""
+    if isinstance(error, UnicodeEncodeError):
+        raise BadInput(f"text that PostgreSQL cannot store: {error.reason}") from error
+    ours = translated(error)
+    if ours is None:
+        raise error
+    raise ours from error
 
 
 @contextmanager
@@ -67,8 +121,5 @@ def ledger_errors() -> Iterator[None]:
     """Raise the ledger's errors instead of psycopg's."""
     try:
         yield
-    except psycopg.Error as error:
-        ours = translated(error)
-        if ours is None:
-            raise
-        raise ours from error
+    except (psycopg.Error, UnicodeEncodeError) as error:
+        raise_ours(error)

@@ -1,8 +1,11 @@
-"""Making and checking a ledger in a database: roles, tables by numbered migrations, functions anew each time."""
+"""Making and checking a ledger in a database: roles, tables by numbered migrations, functions each time."""
 
 from __future__ import annotations
 
+import random
 import re
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -12,12 +15,15 @@ from uuid import UUID, uuid4
 import psycopg
 from psycopg import errors as pg
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 
-from ..errors import BadName, DamagedLedger, NoPermission, ReadOnly, SchemaMismatch
+from ..errors import BadInput, BadName, DamagedLedger, NoPermission, ReadOnly, SchemaMismatch
 from . import sql as scripts
 from .faults import ledger_errors
 
 ROLES = ("owner", "writer", "reader", "eraser")
+RACED = (pg.UniqueViolation, pg.DuplicateObject, pg.InternalError_)
+"""Two transactions made or granted one role."""
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
 
 
@@ -36,8 +42,9 @@ class Identity:
 
 def checked_schema(schema: str) -> str:
     """The name itself, if it can be a ledger's schema."""
-    if not _SCHEMA.match(schema):
-        raise BadName("schema", schema, "must be lower-case letters, digits and '_', at most 40, no digit first")
+    if not _SCHEMA.match(schema) or schema.startswith("pg_"):
+        wrong = "must be lower-case letters, digits and '_', at most 40, no digit or 'pg_' first"
+        raise BadName("schema", schema, wrong)
     return schema
 
 
@@ -53,24 +60,42 @@ def init(connection: psycopg.Connection[Any], schema: str = "ledger") -> Identit
     code or the schema holds something else, NoPermission where the role may not.
     """
     checked_schema(schema)
-    with ledger_errors(), connection.transaction():
-        run = partial(_run, connection, schema)
-        run("install_lock")
-        _check_server(connection)
-        _make_roles(connection, schema)
-        (there,) = run("has_schema", schema).fetchone() or (False,)
-        if not there:
-            run("create_schema", role="owner")
-        run("enter_schema")
-        run("become_owner", role="owner")
-        if there:
-            _migrate(connection, schema)
-        else:
-            _create(connection, schema)
-        for script in scripts.functions():
-            connection.execute(script.text)
-        connection.execute(scripts.grants().format(schema=sql.Identifier(schema), **_roles(schema)))
+    if connection.info.transaction_status != TransactionStatus.IDLE:
+        raise BadInput(
+            "the connection is in a transaction: commit it first; an installation is one of its own"
+        )
+    with ledger_errors():
+        for attempt in range(10):
+            try:
+                with connection.transaction():
+                    _install(connection, schema)
+                break
+            except RACED:  # roles are the whole server's: an installation in another database made them
+                if attempt == 9:
+                    raise
+                time.sleep(0.02 * 2**attempt * random.random())
     return identify(connection, schema)
+
+
+def _install(connection: psycopg.Connection[Any], schema: str) -> None:
+    run = partial(_run, connection, schema)
+    run("install_lock")
+    _check_server(connection)
+    _make_roles(connection, schema)
+    (there,) = run("has_schema", schema).fetchone() or (False,)
+    if not there:
+        _make_schema(connection, schema)
+    elif not is_there(connection, schema):
+        raise SchemaMismatch(f"schema {schema!r} is there and holds no ledger: choose another, or drop it")
+    run("enter_schema")
+    run("become_owner", role="owner")
+    if there:
+        _migrate(connection, schema)
+    else:
+        _create(connection, schema)
+    for script in scripts.functions():
+        connection.execute(script.text)
+    connection.execute(scripts.grants().format(schema=sql.Identifier(schema), **_roles(schema)))
 
 
 def is_there(connection: psycopg.Connection[Any], schema: str) -> bool:
@@ -96,14 +121,17 @@ def check(identity: Identity) -> None:
         raise ReadOnly("this server is a standby; a ledger is written and followed on the primary only")
     if identity.last_position < identity.max_position:
         raise DamagedLedger(
-            f"the sequence of positions is at {identity.last_position}, behind the last event {identity.max_position}: "
-            "it was restored without its sequence; set it with setval before anything is appended"
+            f"the sequence of positions is at {identity.last_position}, behind the last event "
+            f"{identity.max_position}: it was restored without its sequence; set it with setval before "
+            "anything is appended"
         )
 
 
 def _check_server(connection: psycopg.Connection[Any]) -> None:
     if connection.info.server_version < 150000:
-        raise SchemaMismatch(f"PostgreSQL {connection.info.server_version // 10000} is too old: 15 to 18 are supported")
+        raise SchemaMismatch(
+            f"PostgreSQL {connection.info.server_version // 10000} is too old: 15 to 18 are supported"
+        )
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise SchemaMismatch(f"the database's encoding is {encoding}; a ledger needs UTF8")
@@ -113,18 +141,43 @@ def _make_roles(connection: psycopg.Connection[Any], schema: str) -> None:
     roles = {f"{schema}_{kind}": kind for kind in ROLES}
     known: dict[str, bool] = dict(_run(connection, schema, "known_roles", list(roles)).fetchall())
     superuser = _run(connection, schema, "is_superuser").fetchone() == (True,)
+    wanted = {
+        role: [("create_role", kind)] * (role not in known)
+        + [(_how_to_join(connection, kind), kind)] * (not superuser and not known.get(role))
+        for role, kind in roles.items()
+    }
+    steps = [step for steps in wanted.values() for step in steps]
     try:
-        for role, kind in roles.items():
-            if role not in known:
-                _run(connection, schema, "create_role", role=kind)
-            if not superuser and not known.get(role):
-                _run(connection, schema, _how_to_join(connection, kind), role=kind)
+        for name, kind in steps:
+            _run(connection, schema, name, role=kind)
     except pg.InsufficientPrivilege as error:
-        user = connection.info.user
+        raise _not_allowed(connection, schema, error, steps) from error
+
+
+def _not_allowed(
+    connection: psycopg.Connection[Any], schema: str, error: psycopg.Error, steps: Sequence[tuple[str, str]]
+) -> NoPermission:
+    """What an administrator must run, where the installing user may not."""
+    user = sql.Identifier(connection.info.user).as_string()
+    needed = [scripts.statement(name, schema, kind).as_string() for name, kind in steps]
+    lines = [line for text in needed for line in text.splitlines() if not line.startswith("--")]
+    todo = " ".join(f"{line};" for line in lines).replace("CURRENT_USER", user)
+    return NoPermission(
+        f"{user} may not make the ledger's roles ({error.diag.message_primary}): let an administrator "
+        f"run `pledger init`, or run {todo} and then `pledger init` again"
+    )
+
+
+def _make_schema(connection: psycopg.Connection[Any], schema: str) -> None:
+    try:
+        _run(connection, schema, "create_schema", role="owner")
+    except pg.InsufficientPrivilege as error:
+        user, database = (
+            sql.Identifier(n).as_string() for n in (connection.info.user, connection.info.dbname)
+        )
         raise NoPermission(
-            f"{user} may not create or join the ledger's roles ({error.diag.message_primary}): let an administrator "
-            "run `pledger init`, or run "
-            + " ".join(f"CREATE ROLE {role} NOLOGIN; GRANT {role} TO {user};" for role in roles)
+            f"{user} may not make schema {schema!r} ({error.diag.message_primary}): let an administrator "
+            f"run GRANT CREATE ON DATABASE {database} TO {user};"
         ) from error
 
 
@@ -141,8 +194,6 @@ def _create(connection: psycopg.Connection[Any], schema: str) -> None:
 
 
 def _migrate(connection: psycopg.Connection[Any], schema: str) -> None:
-    if not is_there(connection, schema):
-        raise SchemaMismatch(f"schema {schema!r} is there and holds no ledger: choose another, or drop it")
     done = {number for (number,) in _run(connection, schema, "done_migrations").fetchall()}
     if done - {script.number for script in scripts.migrations()}:
         raise SchemaMismatch(_misfit(max(done)))

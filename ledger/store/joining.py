@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from psycopg.pq import TransactionStatus
 
-from ..append import Append, Appended, append_of, body_of, status_of
+from ..append import Append, Appended, Body, append_of, body_of, status_of
 from ..errors import AlreadyOpen, BadInput
 from ..event import Event
 from ..expected import ANY, Expected, as_expected
@@ -40,33 +40,44 @@ class Joined:
         self.appended: Appended | None = None
 
     def __enter__(self) -> Self:
-        if self._connection.autocommit and self._connection.info.transaction_status == TransactionStatus.IDLE:
-            raise BadInput(
-                "the connection is in autocommit and has no transaction to join: "
-                "use `with connection.transaction():` around, or a connection without autocommit"
-            )
+        self._check_transaction()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self._record()
 
-    def append(self, stream: str, *events: Event, expected: Expected | int = ANY, command: str | None = None) -> None:
+    def append(
+        self, stream: str, *events: Event | Body, expected: Expected | int = ANY, command: str | None = None
+    ) -> None:
         """Append events at the end of the block."""
         self._claim(checked(stream))
+        status = status_of([event for event in events if isinstance(event, Event)])
         bodies = [body_of(event) for event in events]
-        self._appends[stream] = Append(stream, bodies, as_expected(expected), status=status_of(events))
+        self._appends[stream] = Append(stream, bodies, as_expected(expected), status=status)
         self._command = command or self._command
 
     @contextmanager
     def open(self, kind: type[O], *key: str | int) -> Iterator[O]:
-        """A stream open for change, read in this transaction; its news are recorded at the end of the block."""
+        """A stream open for change, read in this transaction; its news are recorded at the block's end."""
         stream = kind.name_of(*key)
         self._claim(stream)
         with ledger_errors():
             opened = reading.open_one(self._connection, self._ledger.schema, kind, key)
         yield opened
         self._appends[stream] = opened
+
+    def _check_transaction(self) -> None:
+        status = self._connection.info.transaction_status
+        if self._connection.autocommit and status == TransactionStatus.IDLE:
+            raise BadInput(
+                "the connection is in autocommit and has no transaction to join: "
+                "use `with connection.transaction():` around, or a connection without autocommit"
+            )
+        if status == TransactionStatus.INERROR:
+            raise BadInput(
+                "a statement of the transaction to join has failed: roll it back, to a savepoint or whole"
+            )
 
     def _claim(self, stream: str) -> None:
         if stream in self._claimed:
@@ -81,6 +92,7 @@ class Joined:
         ]
         if not appends:
             return
+        self._check_transaction()
         meta = self._ledger.meta(command=self._command)
         with ledger_errors():
             self.appended = send(self._connection, self._ledger.schema, appends, meta.body(), self._command)

@@ -16,7 +16,7 @@ from ..errors import CursorMismatch, StreamNotFound
 from ..event import Event
 from ..expected import ANY, Expected, as_expected
 from ..names import checked
-from ..recorded import Meta, Recorded, ambient
+from ..recorded import NOBODY, Meta, Recorded, ambient
 from ..stream import Stream
 from . import install, reading
 from .connections import Connection, Connections
@@ -28,7 +28,6 @@ from .joining import Joined
 from .tail import Tail, Wakeup
 
 O = TypeVar("O", bound=Stream[Any, Any])  # noqa: E741
-_NO_META = Meta()
 PAGE = 1000
 """Events a page when reading; 500 to 1,000 read fastest."""
 
@@ -44,9 +43,9 @@ def connect(
 ) -> Ledger:
     """Open the ledger: `dsn` > LEDGER_DSN > libpq's variables > the embedded server.
 
-    schema: the ledger's schema (else LEDGER_SCHEMA, else `ledger`). actor: who appends (else LEDGER_ACTOR, else
-    user@host). create: make the ledger where there is none; by default only on the embedded server. most:
-    connections at once; patience: seconds to wait for one, or for a server that restarts.
+    schema: the ledger's schema (else LEDGER_SCHEMA, else `ledger`). actor: who appends (else LEDGER_ACTOR,
+    else user@host). create: make the ledger where there is none; by default only on the embedded server.
+    most: connections at once; patience: seconds to wait for one, or for a server that restarts.
     Raises SchemaMismatch, ServerUnavailable, DamagedLedger.
     """
     target = resolve(dsn)
@@ -62,7 +61,7 @@ def connect(
 
 
 class Ledger:
-    """A ledger in one schema of one database. Safe to share between threads; a fork gets its own connections."""
+    """A ledger in one schema of one database. Threads may share it; a fork gets its own connections."""
 
     def __init__(self, target: Target, schema: str, actor: str, *, most: int, patience: float) -> None:
         self.target, self.schema, self.actor = target, schema, actor
@@ -93,7 +92,7 @@ class Ledger:
         install.check(self.identity)
 
     def check_again(self) -> None:
-        """Look once more who this ledger is, after the connection was lost. Raises CursorMismatch for another."""
+        """Look once more who this ledger is, after a lost connection. Raises CursorMismatch for another."""
         known = self.identity.ledger
         self.start(create=False)
         if self.identity.ledger != known:
@@ -110,14 +109,14 @@ class Ledger:
         command: str | None = None,
         **meta: Any,
     ) -> Appended:
-        """Append events to one stream. `meta`: fields of Meta. Raises StreamConflict, GuardFailed, BadInput."""
+        """Append events to one stream. `meta`: fields of Meta. Raises Refused, BadInput."""
         status = status_of([event for event in events if isinstance(event, Event)])
         bodies = [body_of(event) for event in events]
         append = Append(checked(stream), bodies, as_expected(expected), status=status, head=head)
         return self.append_all([append], command=command, **meta)
 
     def append_all(self, appends: Sequence[Append], *, command: str | None = None, **meta: Any) -> Appended:
-        """Append to many streams, all or nothing. With a command id, repeating it returns the first result."""
+        """Append to many streams, all or nothing. Repeating a command id returns the first result."""
         for append in appends:
             checked(append.stream)
         appended = self._delivery.deliver(appends, self.meta(command=command, **meta))
@@ -133,7 +132,7 @@ class Ledger:
     ) -> None:
         """Append the news of opened streams, all or nothing, each at the version at which it was opened.
 
-        checks: expectations of other streams that must hold in the same moment. Nothing is stored on a conflict.
+        checks: expectations of other streams that must hold in the same moment. A conflict stores nothing.
         """
         changed = [stream for stream in streams if stream.news]
         if not changed:
@@ -146,11 +145,12 @@ class Ledger:
     def meta(self, **fields: Any) -> Meta:
         """What appends of this context carry: the ambient Meta, the given fields, the ledger's actor."""
         meta = ambient()
-        if any(value is not None for value in fields.values()):
-            meta = replace(meta, **{name: value for name, value in fields.items() if value is not None})
-        if meta.actor is None:
-            return self._meta if meta == _NO_META else replace(meta, actor=self.actor)
-        return meta
+        given = {name: value for name, value in fields.items() if value is not None}
+        if not given and meta.actor is not None:
+            return meta
+        if meta is NOBODY:
+            return Meta(**{"actor": self.actor, **given}) if given else self._meta
+        return replace(meta, **{"actor": meta.actor or self.actor, **given})
 
     @contextmanager
     def open(self, kind: type[O], *key: str | int, command: str | None = None, **meta: Any) -> Iterator[O]:
@@ -183,7 +183,7 @@ class Ledger:
             return reading.open_each(connection, self.schema, streams)
 
     def load_below(self, *prefixes: tuple[str, type[O]]) -> list[O]:
-        """Every stream under the prefixes (`lsm.strip/project/`; without the last `/`, one stream), in one snapshot."""
+        """Every stream under the prefixes (`lsm.strip/project/`; without its last `/`, one), one snapshot."""
         with self.reader() as connection:
             return [stream for _, stream in reading.open_below(connection, self.schema, prefixes)]
 
@@ -220,7 +220,7 @@ class Ledger:
         """Streams by name, those that start with `prefix`, after a name; at most `limit`."""
         with self.reader() as connection:
             rows = reading.query(connection, self.schema, "streams", prefix=prefix, after=after, limit=limit)
-        return [reading.StreamInfo(*row[:-1], row[-1].astimezone(UTC)) for row in rows]
+        return [reading.StreamInfo(*(*row[:-1], row[-1].astimezone(UTC))) for row in rows]
 
     def bound(self, known: int = -1) -> int:
         """How far the log may be read now without skipping anything; ask it before `log`, never after.

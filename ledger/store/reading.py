@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.rows import tuple_row
 
 from ..names import split_name
 from ..recorded import Recorded
@@ -45,15 +46,17 @@ class StreamInfo:
 
 
 def query(connection: Connection, schema: str, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
-    """The rows of a named statement."""
-    statement = statements.text(name, schema)
-    return connection.execute(statement, parameters or None, prepare=True, binary=True).fetchall()
+    """The rows of a named statement, as tuples whatever a connection of the user's is set to."""
+    cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+    return cursor.execute(
+        statements.text(name, schema), parameters or None, prepare=True, binary=True
+    ).fetchall()
 
 
 def recorded(row: Sequence[Any]) -> Recorded:
     """An envelope from the columns that all statements name in one order."""
-    *rest, at = row
-    return Recorded(*rest, at.astimezone(UTC))
+    in_utc = (*row[:-1], row[-1].astimezone(UTC))
+    return Recorded(*in_utc)
 
 
 def open_one(connection: Connection, schema: str, kind: type[O], key: Sequence[str | int]) -> O:
@@ -73,12 +76,15 @@ def open_each(connection: Connection, schema: str, streams: Iterable[O]) -> list
     return [_fill(wanted[name], list(group)) for name, group in groupby(rows, key=lambda row: row[6])]
 
 
-def open_below(connection: Connection, schema: str, prefixes: Sequence[tuple[str, type[O]]]) -> Iterator[tuple[str, O]]:
+def open_below(
+    connection: Connection, schema: str, prefixes: Sequence[tuple[str, type[O]]]
+) -> Iterator[tuple[str, O]]:
     """Every stream under the prefixes, opened, in one snapshot: pairs of name and stream."""
     kinds = {kind.CATEGORY: kind for _, kind in prefixes}
     rows = query(
         connection, schema, "open_below",
-        prefixes=[prefix for prefix, _ in prefixes], state_schemas=[kind.state_schema() for _, kind in prefixes],
+        prefixes=[prefix for prefix, _ in prefixes],
+        state_schemas=[kind.state_schema() for _, kind in prefixes],
     )  # fmt: skip
     for name, group in groupby(rows, key=lambda row: row[6]):
         category, key = split_name(name)

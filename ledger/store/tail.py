@@ -39,12 +39,16 @@ class Tail:
         Raises ServerUnavailable where the connection broke; the next call opens another.
         """
         with self._lock, ledger_errors(), self._open() as connection:
-            if self._bound <= after:
+            rows = self._rows(connection, after, limit)
+            if not rows:  # also where the kept bound is beyond `after`: between them may be only gaps
                 self._bound = reading.query(connection, self._schema, "bound", known=self._bound)[0][0]
-            if self._bound <= after:
-                return []
-            rows = reading.query(connection, self._schema, "read_log", after=after, bound=self._bound, limit=limit)
+                rows = self._rows(connection, after, limit)
         return [reading.recorded(row) for row in rows]
+
+    def _rows(self, connection: Connection, after: int, limit: int) -> list[tuple[Any, ...]]:
+        if self._bound <= after:
+            return []
+        return reading.query(connection, self._schema, "read_log", after=after, bound=self._bound, limit=limit)
 
     def close(self) -> None:
         """Close the connection; the next read opens another."""

@@ -30,7 +30,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 import ledger
-from ledger import Append, Body, Exact
+from ledger import Append, Body, Exact, acting
 from ledger.store.embedded import Embedded, throwaway
 from ledger.store.install import init
 from projections import Follower
@@ -79,13 +79,13 @@ class AppendCrew:
         log = ledger.connect(self.dsn, create=False)
         bodies, state = [Body(TOPIC, 1, json.dumps(BODY))], json.dumps(STATE) if head else None
         status = "running" if head else None
+        acting(**META).__enter__()  # for the life of this process, as a worker does
 
         def turn(number: int) -> int:
             version = number // STREAMS
             stream = f"strip/{self.mark}/{head}/{writer}/{number % STREAMS}"
             log.append_all(
-                [Append(stream, bodies, Exact(version), status=status, state=state, base=version, state_schema=1, head=head)],
-                **META,
+                [Append(stream, bodies, Exact(version), status=status, state=state, base=version, state_schema=1, head=head)]
             )
             return 1
 
@@ -105,16 +105,14 @@ class AppendCrew:
 
 
 def stock_recorder(dsn: str) -> Any:
-    """The library's own recorder, its table made."""
+    """The library's own recorder."""
     from eventsourcing.postgres import PostgresApplicationRecorder, PostgresDatastore
 
     parts = psycopg.conninfo.conninfo_to_dict(dsn)
     datastore = PostgresDatastore(
         parts["dbname"], parts["host"], parts.get("port", "5432"), parts["user"], parts.get("password", ""), pool_size=1
     )
-    recorder = PostgresApplicationRecorder(datastore, events_table_name="stock_events")
-    recorder.create_table()
-    return recorder
+    return PostgresApplicationRecorder(datastore, events_table_name="stock_events")
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,7 @@ def prepare(server: Embedded) -> str:
 
 def appends(dsn: str, writers: int, rounds: int, seconds: float) -> tuple[dict[str, float], dict[str, float]]:
     """Ratios and figures of one-event appends with this many writers."""
-    stock_recorder(dsn)
+    stock_recorder(dsn).create_table()
     found = rates(AppendCrew(dsn, uuid4().hex[:6]), WAYS, writers, rounds, seconds)
     return {
         f"append_vs_raw_{writers}": ratio(found, "lean", "raw"),

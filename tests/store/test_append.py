@@ -27,7 +27,11 @@ def test_an_opened_stream_records_what_its_methods_decided(log: Ledger) -> None:
     assert (lamp.version, lamp.news) == (2, [])
     found = log.load(OpenLamp, "hall")
     assert (found.version, found.state) == (2, lamp.state)
-    assert [(r.version, r.event, r.meta.actor) for r in log.read("lamp/hall")][0] == (1, LampMade(watts=40), "tester")
+    assert [(r.version, r.event, r.meta.actor) for r in log.read("lamp/hall")][0] == (
+        1,
+        LampMade(watts=40),
+        "tester",
+    )
 
 
 def test_an_exception_in_an_open_scope_stores_nothing(log: Ledger) -> None:
@@ -60,9 +64,19 @@ def test_of_two_scopes_the_second_conflicts_and_stores_nothing(log: Ledger) -> N
 @pytest.mark.parametrize("head", [True, False])
 @pytest.mark.parametrize(
     ("expected", "refused_at", "taken_at"),
-    [(NEW, 2, 0), (Exact(2), 1, 2), (Exact(2), 3, 2), (7, 2, 7), (EXISTS, 0, 2), (ANY, None, 0), (ANY, None, 5)],
+    [
+        (NEW, 2, 0),
+        (Exact(2), 1, 2),
+        (Exact(2), 3, 2),
+        (7, 2, 7),
+        (EXISTS, 0, 2),
+        (ANY, None, 0),
+        (ANY, None, 5),
+    ],
 )
-def test_expectations(log: Ledger, head: bool, expected: object, refused_at: int | None, taken_at: int) -> None:
+def test_expectations(
+    log: Ledger, head: bool, expected: object, refused_at: int | None, taken_at: int
+) -> None:
     def stream(name: str, version: int) -> str:
         for _ in range(version):
             log.append(name, LampRead(), head=head)
@@ -113,7 +127,12 @@ def test_a_check_holds_another_stream_to_its_word(log: Ledger) -> None:
     log.append_all([child, Append("parent", [], Guard(frozenset({"made"})))])
     log.append("parent", LampBroke())
     with pytest.raises(GuardFailed):
-        log.append_all([Append("other", [_body(LampRead().body())], NEW), Append("parent", [], Guard(frozenset({"made"})))])
+        log.append_all(
+            [
+                Append("other", [_body(LampRead().body())], NEW),
+                Append("parent", [], Guard(frozenset({"made"}))),
+            ]
+        )
     log.append_all([Append("other", [_body(LampRead().body())], NEW), Append("nowhere", [], NEW)])
     assert log.head("nowhere") is None
 

@@ -1,4 +1,4 @@
-"""SQL has a home: named statements for the code, the schema, its migrations and functions for the installer."""
+"""SQL has a home: named statements for the code, the schema, its migrations and functions for installing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Script(NamedTuple):
 
 @cache
 def statement(name: str, schema: str, role: str = "") -> sql.Composed:
-    """The statement of this name in queries.sql or install.sql, on the ledger in `schema`."""
+    """The statement of this name in queries.sql or its neighbours, on the ledger in `schema`."""
     sequence = sql.Literal(sql.Identifier(schema, "positions").as_string())
     return sql.SQL(_statements()[name]).format(
         schema=sql.Identifier(schema), sequence=sequence, role=sql.Identifier(f"{schema}_{role}")
@@ -34,6 +34,13 @@ def statement(name: str, schema: str, role: str = "") -> sql.Composed:
 def text(name: str, schema: str) -> bytes:
     """The same as bytes: what psycopg would make of it at every call."""
     return statement(name, schema).as_bytes()
+
+
+@cache
+def numbered(name: str, schema: str) -> bytes:
+    """The same with $1, $2, … for its parameters in order, as libpq wants it."""
+    parts = re.split(rb"%[sb]", text(name, schema))
+    return b"".join(part + b"$%d" % i for i, part in enumerate(parts[:-1], 1)) + parts[-1]
 
 
 def migrations() -> list[Script]:
@@ -59,7 +66,7 @@ def grants() -> sql.SQL:
 @cache
 def _statements() -> dict[str, LiteralString]:
     found: dict[str, LiteralString] = {}
-    for file in ("queries.sql", "install.sql"):
+    for file in ("queries.sql", "install.sql", "admin.sql", "recorders.sql"):
         parts = _BLOCK.split(_read(_HERE / file))[1:]
         for name, body in zip(parts[::3], parts[2::3], strict=True):
             if name in found:

@@ -49,7 +49,7 @@ SET LOCAL ROLE {role};
 -- Who this ledger is. Its lock class differs from those of the other ledgers of this database; sharing one,
 -- after a restore, would only delay readers.
 INSERT INTO identity (ledger, lock_class, created_at)
-SELECT %s, 19527 + count(*), clock_timestamp()
+SELECT %s, 1 + coalesce(max(substring(p.prosrc FROM '\d+')::bigint), 19526), clock_timestamp()
   FROM pg_class c JOIN pg_proc p ON p.pronamespace = c.relnamespace AND p.proname = 'lock_class'
  WHERE c.relname = 'identity';
 

@@ -130,10 +130,7 @@ SELECT walk.stream, e.version, h.status, e.position, e.recorded_at
 
 -- name: identity
 -- Who this ledger is, how far its schema is, and whether its sequence is behind its events.
-SELECT i.ledger, i.lock_class, i.created_at, (SELECT coalesce(max(number), 0) FROM {schema}.migrations),
-       coalesce(pg_sequence_last_value({sequence}), 0),
-       (SELECT coalesce(max(position), 0) FROM {schema}.events), pg_is_in_recovery()
-  FROM {schema}.identity i;
+SELECT ledger, lock_class, created_at, schema_number, last_position, max_position, standby FROM {schema}.describe();
 
 -- name: open_appends
 -- Transactions that hold an append open, with the position they hold readers back to, the oldest first.

@@ -18,16 +18,17 @@ CREATE TABLE migrations (
     applied_at timestamptz NOT NULL
 );
 
--- Positions. 48 bits, because a writer's mark packs a position beside the lock class. CACHE must stay 1:
--- with a larger cache a session hands out old positions late, and readers skip them (measured).
-CREATE SEQUENCE positions AS bigint MINVALUE 1 MAXVALUE 281474976710655 CACHE 1 NO CYCLE;
+-- Positions. 48 bits are used, because a writer's mark packs a position beside the lock class; the appends
+-- refuse more. CACHE must stay 1: with a larger one a session hands out old positions late, and readers skip
+-- them (measured).
+CREATE SEQUENCE positions AS bigint CACHE 1 NO CYCLE;
 
 -- The log. One row an event, never changed. Fixed-width columns first: no padding between them.
 -- A body is `data` (our own events) or `raw` (another application's bytes, never looked into).
 CREATE TABLE events (
     position    bigint      NOT NULL,
     recorded_at timestamptz NOT NULL,
-    version     bigint      NOT NULL CHECK (version > 0),
+    version     bigint      NOT NULL,
     schema      smallint    NOT NULL DEFAULT 1,
     stream      text        COLLATE "C" NOT NULL,
     topic       text        COLLATE "C" NOT NULL,
@@ -70,4 +71,23 @@ CREATE TABLE effects (
     name        text        COLLATE "C" PRIMARY KEY,
     routine     text        NOT NULL,
     attached_at timestamptz NOT NULL
+);
+
+-- How far each application was processed whose notifications this one consumes. The row commits together with
+-- what processing recorded; room in its page lets it be updated in place.
+CREATE TABLE tracking (
+    notification_id bigint NOT NULL,
+    application     text   COLLATE "C" PRIMARY KEY
+) WITH (fillfactor = 50);
+
+-- What other applications keep beside their log, by purpose: snapshots of their aggregates. Bytes, never looked
+-- into; versions with gaps. Derived from the events: it may be dropped.
+CREATE TABLE snapshots (
+    recorded_at timestamptz NOT NULL,
+    version     bigint      NOT NULL,
+    purpose     text        COLLATE "C" NOT NULL,
+    stream      text        COLLATE "C" NOT NULL,
+    topic       text        COLLATE "C" NOT NULL,
+    raw         bytea       NOT NULL,
+    PRIMARY KEY (stream, purpose, version)
 );

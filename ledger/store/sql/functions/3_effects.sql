@@ -13,6 +13,8 @@ BEGIN
     current := %L;
     PERFORM %s(p_first, p_last);', effect.name, effect.routine);
     END LOOP;
+    EXECUTE format('CREATE OR REPLACE FUNCTION has_effects() RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS %L',
+                   format('SELECT %s', (calls <> '')::text));
     EXECUTE format('CREATE OR REPLACE FUNCTION apply_effects(p_first bigint, p_last bigint) RETURNS void
 LANGUAGE plpgsql AS $made$
 %s$made$', CASE WHEN calls = '' THEN 'BEGIN END ' ELSE 'DECLARE
@@ -20,6 +22,9 @@ LANGUAGE plpgsql AS $made$
     reason text;
 BEGIN' || calls || '
 EXCEPTION WHEN OTHERS THEN
+    IF SQLSTATE ~ ''^(40|53|57|58)'' OR SQLSTATE = ''25006'' THEN -- the server''s reasons, not the effect''s
+        RAISE;
+    END IF;
     GET STACKED DIAGNOSTICS reason = MESSAGE_TEXT;
     RAISE SQLSTATE ''LG001'' USING MESSAGE = reason, DETAIL = current;
 END ' END);

@@ -28,7 +28,8 @@ BEGIN
     END IF;
 END $$;
 
--- Append one event at an exact version (0: a new stream): the common case, kept lean.
+-- Append one event at an exact version (0: a new stream): the common case, kept lean. Its statements are such that
+-- the planner settles on one plan for all values; a plan made anew for each call costs half an append.
 -- outcome: recorded | conflict | repeated | reused. version: that of the event, or the one found instead.
 CREATE OR REPLACE FUNCTION append_one(
     p_stream text, p_expected bigint, p_topic text, p_schema smallint, p_data jsonb, p_raw bytea, p_meta jsonb,
@@ -37,7 +38,8 @@ CREATE OR REPLACE FUNCTION append_one(
     OUT outcome text, OUT "position" bigint, OUT version bigint, OUT recorded_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    last bigint;
+    place bigint;
+    done text;
     head heads;
 BEGIN
     IF current_setting('synchronous_commit') <> 'on' THEN
@@ -51,14 +53,15 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    -- mark(), written out: calling it would cost more than its lock.
-    IF coalesce(current_setting(mark_name(), true), '') = '' THEN
-        last := coalesce(pg_sequence_last_value('positions'), 0);
-        PERFORM pg_advisory_xact_lock_shared((lock_class() << 48) | last), set_config(mark_name(), last::text, true);
+    IF pg_current_xact_id_if_assigned() IS NULL THEN -- nothing written yet: the first append, and mostly the only one
+        done := mark_alone();
+    ELSE
+        place := mark_place();
+        done := mark(place);
     END IF;
     version := p_expected + 1;
-    recorded_at := clock_timestamp();
     IF p_head THEN
+        recorded_at := clock_timestamp();
         IF p_expected = 0 THEN
             INSERT INTO heads (stream, version, state_version, state_schema, status, state)
             VALUES (p_stream, 1, CASE WHEN p_state IS NULL THEN 0 ELSE 1 END, p_state_schema, p_status,
@@ -86,22 +89,32 @@ BEGIN
                    state_version = CASE WHEN p_state IS NULL THEN 0 ELSE append_one.version END
              WHERE h.stream = p_stream;
         END IF;
-    ELSIF p_expected > 0 AND NOT EXISTS (SELECT FROM events e WHERE e.stream = p_stream AND e.version = p_expected) THEN
-        outcome := 'conflict';
-        version := last_version(p_stream);
-        RETURN;
     END IF;
-    position := take_position();
-    INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
-    VALUES (position, recorded_at, version, p_schema, p_stream, p_topic, p_data, p_raw, p_meta)
-    ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING;
-    IF NOT FOUND THEN
-        position := NULL;
+    -- Only now a position: those of a stream ascend with its versions.
+    IF p_head OR p_expected = 0 THEN
+        INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
+        VALUES (take_position(), coalesce(recorded_at, clock_timestamp()), version, p_schema, p_stream, p_topic, p_data,
+                p_raw, p_meta)
+        ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING
+        RETURNING events.position, events.recorded_at INTO position, recorded_at;
+    ELSE -- without a head the events themselves are asked
+        INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
+        SELECT take_position(), clock_timestamp(), version, p_schema, p_stream, p_topic, p_data, p_raw, p_meta
+         WHERE EXISTS (SELECT FROM events e WHERE e.stream = p_stream AND e.version = p_expected)
+        ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING
+        RETURNING events.position, events.recorded_at INTO position, recorded_at;
+    END IF;
+    IF position IS NULL THEN
         outcome := 'conflict';
         version := CASE WHEN p_head THEN heal_head(p_stream) ELSE last_version(p_stream) END;
         RETURN;
     END IF;
-    PERFORM apply_effects(position, position);
+    IF position > 281474976710655 THEN
+        PERFORM refuse_last_position();
+    END IF;
+    IF has_effects() THEN
+        PERFORM apply_effects(position, position);
+    END IF;
     IF p_command IS NOT NULL THEN
         INSERT INTO commands (command, digest, first_position, last_position, recorded_at)
         VALUES (p_command, p_digest, position, position, recorded_at);
@@ -124,10 +137,11 @@ CREATE OR REPLACE FUNCTION append_many(
     p_datas text[], p_raws bytea[], p_metas text[], p_meta jsonb, p_command text, p_digest bytea,
     OUT outcome text, OUT first_position bigint, OUT recorded_at timestamptz, OUT versions bigint[],
     OUT refused text, OUT found_version bigint, OUT found_status text, OUT found_token bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     n CONSTANT integer := cardinality(p_of);
     last_position bigint;
+    place bigint;
     names text[];
     expecteds bigint[];
     headed boolean[];
@@ -154,7 +168,8 @@ BEGIN
       INTO names, expecteds, changed, headed
       FROM ROWS FROM (jsonb_to_recordset(p_streams) AS (stream text, expected bigint, head boolean, count integer))
            WITH ORDINALITY s (stream, expected, head, count, i);
-    PERFORM mark();
+    place := mark_place();
+    PERFORM mark(place);
     LOOP
         BEGIN
             attempts := attempts + 1;
@@ -185,6 +200,9 @@ BEGIN
             END IF;
             recorded_at := clock_timestamp();
             first_position := take_block(n);
+            IF first_position + n - 1 > 281474976710655 THEN
+                PERFORM refuse_last_position();
+            END IF;
             INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
             SELECT append_many.first_position + e.i - 1, append_many.recorded_at, s.version + e.nth, e.schema, s.stream,
                    e.topic, e.data::jsonb, e.raw, coalesce(e.meta::jsonb, p_meta)
@@ -194,7 +212,7 @@ BEGIN
              ORDER BY e.of, e.i
             ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING;
             GET DIAGNOSTICS written = ROW_COUNT;
-            IF written <> n THEN -- an append without heads came between: heal what is behind, and look again
+            IF written <> n THEN -- an append without heads came between: look again
                 RAISE SQLSTATE 'LG004';
             END IF;
             UPDATE heads h
@@ -213,7 +231,9 @@ BEGIN
             IF false = ANY (changed) THEN -- a stream that was only checked, and is not there, leaves no head
                 DELETE FROM heads h WHERE h.stream = ANY (names) AND h.version = 0;
             END IF;
-            PERFORM apply_effects(first_position, first_position + n - 1);
+            IF has_effects() THEN
+                PERFORM apply_effects(first_position, first_position + n - 1);
+            END IF;
             IF p_command IS NOT NULL THEN
                 INSERT INTO commands (command, digest, first_position, last_position, recorded_at)
                 VALUES (p_command, p_digest, first_position, first_position + n - 1, recorded_at);
@@ -225,8 +245,6 @@ BEGIN
                 first_position := NULL;
                 RETURN;
             WHEN SQLSTATE 'LG004' THEN
-                PERFORM heal_head(h.stream) FROM heads h
-                  WHERE h.stream = ANY (names) AND h.version < last_version(h.stream);
                 IF attempts >= 100 THEN
                     RAISE EXCEPTION 'gave up after % attempts: appends without heads keep coming between', attempts
                         USING ERRCODE = 'serialization_failure';

@@ -1,0 +1,85 @@
+"""A connection of our own, and the short way to call a function on it."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Sequence
+from typing import Any, Final
+
+import psycopg
+from psycopg import errors, pq
+
+_BOTH: Final = select.POLLIN | select.POLLOUT
+
+
+class Line(psycopg.Connection[Any]):
+    """A connection that also calls prepared statements in libpq's own words.
+
+    An append is one small call, and a cursor's generality costs four times what the call itself does.
+    Only for connections that nothing else uses meanwhile, in autocommit.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._named: set[bytes] = set()
+        self._socket = select.poll()
+        self._socket.register(self.pgconn.socket, select.POLLIN)
+
+    def call(
+        self, name: bytes, statement: bytes, values: Sequence[bytes | None], formats: Sequence[int]
+    ) -> pq.abc.PGresult:
+        """What a statement with $1, $2, … returns, its values in binary. Raises psycopg's errors.
+
+        name: under which it is prepared on its first use here. formats: 0 text, 1 binary, for each value.
+        """
+        server = self.pgconn
+        try:
+            if name not in self._named:
+                server.send_prepare(name, statement)
+                self._checked(self._result())
+                self._named.add(name)
+            server.send_query_prepared(name, values, formats, pq.Format.BINARY)  # type: ignore[arg-type]
+            result = self._result()
+            return result if result.status == pq.ExecStatus.TUPLES_OK else self._checked(result)
+        except errors.InvalidSqlStatementName:  # psycopg says DEALLOCATE ALL after a ROLLBACK and a DROP
+            self._named.clear()
+            return self.call(name, statement, values, formats)
+        except (psycopg.OperationalError, KeyboardInterrupt, SystemExit):
+            if server.transaction_status != pq.TransactionStatus.IDLE:
+                self.close()  # in the middle of an answer that nobody will read
+            raise
+
+    def is_dead(self) -> bool:
+        """Whether the server has closed it meanwhile: an idle socket has nothing to read."""
+        return bool(self._socket.poll(0))
+
+    def _result(self) -> pq.abc.PGresult:
+        """Send, wait (a signal's handler may run), and take the only result."""
+        server, wait = self.pgconn, self._socket.poll
+        if server.flush():
+            self._push()
+        while server.is_busy():
+            wait()
+            server.consume_input()
+        result = server.get_result()
+        if result is None:
+            raise psycopg.OperationalError(server.get_error_message())
+        while server.get_result() is not None:
+            pass
+        return result
+
+    def _push(self) -> None:
+        """Send what did not fit into the socket at once, taking in what the server says meanwhile."""
+        server = self.pgconn
+        self._socket.modify(server.socket, _BOTH)
+        try:
+            while server.flush():
+                self._socket.poll()
+                server.consume_input()
+        finally:
+            self._socket.modify(server.socket, select.POLLIN)
+
+    def _checked(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
+        if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+            raise errors.error_from_result(result, encoding=self.info.encoding)
+        return result

@@ -1,0 +1,75 @@
+-- What `pledger init` and `pledger doctor` look at, by name. {schema} is the ledger's schema; nothing here writes.
+
+-- name: server_settings
+-- The server as it says it is: version, promises, zone, and its clock.
+SELECT current_setting('server_version'), current_setting('server_version_num')::integer,
+       current_setting('server_encoding'), current_setting('fsync'), current_setting('full_page_writes'),
+       current_setting('synchronous_commit'), current_setting('max_prepared_transactions')::integer,
+       current_setting('TimeZone'), clock_timestamp(), pg_is_in_recovery(),
+       current_setting('default_transaction_read_only'), current_user::text, current_database()::text;
+
+-- name: known_schema_number
+-- How far the ledger's schema is; asked alone, so that a ledger of another version can be named.
+SELECT coalesce(max(number), 0) FROM {schema}.migrations;
+
+-- name: lock_class_sharers
+-- Other ledgers of this database with our lock class, which would delay our readers with their appends.
+SELECT n.nspname::text
+  FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+ WHERE p.proname = 'lock_class' AND n.nspname <> %(schema)s
+   AND p.prosrc = (SELECT o.prosrc FROM pg_proc o JOIN pg_namespace m ON m.oid = o.pronamespace
+                    WHERE o.proname = 'lock_class' AND m.nspname = %(schema)s)
+ ORDER BY 1;
+
+-- name: prepared_transactions
+-- Prepared transactions of this database, the oldest first.
+SELECT gid, extract(epoch FROM clock_timestamp() - prepared)::float8
+  FROM pg_prepared_xacts WHERE database = current_database() ORDER BY prepared;
+
+-- name: own_rights
+-- What the connected role may do with this ledger: append, read, change the tables it should not, everything.
+SELECT (SELECT bool_and(has_function_privilege(p.oid, 'EXECUTE')) AND count(*) = 2
+          FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+         WHERE n.nspname = %(schema)s AND p.proname IN ('append_one', 'append_many'))
+       AND has_schema_privilege(%(schema)s, 'USAGE'),
+       has_schema_privilege(%(schema)s, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'),
+       has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE') OR pg_has_role(c.relowner, 'USAGE'),
+       (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = %(schema)s AND c.relname = 'events';
+
+-- name: guarding_triggers
+-- The triggers that hold the log append-only, and whether each fires.
+SELECT t.tgname::text, t.tgenabled IN ('O', 'A')
+  FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = %(schema)s AND c.relname = 'events' AND NOT t.tgisinternal;
+
+-- name: sampled_heads
+-- Heads of the streams that the last events went to, beside the last version that the events know: how many
+-- were looked at, how many are behind, how many ahead, and one that is not equal.
+SELECT count(*), count(*) FILTER (WHERE h.version < e.version), count(*) FILTER (WHERE h.version > e.version),
+       min(h.stream) FILTER (WHERE h.version <> e.version)
+  FROM (SELECT DISTINCT last.stream
+          FROM (SELECT stream FROM {schema}.events ORDER BY position DESC LIMIT %(sample)s) last) wanted
+  JOIN {schema}.heads h ON h.stream = wanted.stream
+ CROSS JOIN LATERAL (SELECT version FROM {schema}.events
+                      WHERE stream = wanted.stream ORDER BY version DESC LIMIT 1) e;
+
+-- name: last_recorded_at
+-- The time of the last event, and whether the server's clock is before it.
+SELECT recorded_at, recorded_at > clock_timestamp()
+  FROM {schema}.events ORDER BY position DESC LIMIT 1;
+
+-- name: free_connections
+-- Connections that ordinary roles may still open, and how many there are in all.
+SELECT m.most - m.kept - (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'), m.most - m.kept
+  FROM (SELECT current_setting('max_connections')::bigint AS most,
+               current_setting('superuser_reserved_connections')::bigint
+               + coalesce(current_setting('reserved_connections', true), '0')::bigint AS kept) m;
+
+-- name: sessions
+-- Who is connected to this database: program, how many.
+SELECT coalesce(nullif(application_name, ''), 'unnamed'), count(*)
+  FROM pg_stat_activity
+ WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+ GROUP BY 1 ORDER BY 2 DESC, 1;
