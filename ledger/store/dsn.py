@@ -62,6 +62,8 @@ def printable(dsn: str) -> str:
         return _embedded(dsn).printable
     try:
         parts = conninfo_to_dict(dsn)
+        if "@" in str(parts.get("host") or "")[1:]:  # the rest of a password with an `@` in it
+            raise psycopg.ProgrammingError
     except psycopg.Error:
         # libpq's own message quotes parts of what it could not read, perhaps the password.
         raise ServerUnavailable(
