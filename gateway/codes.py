@@ -1,0 +1,60 @@
+"""The exit codes of `pledger`: kept for ever, because scripts rely on them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Code(IntEnum):
+    """How a command ended."""
+
+    FINE = 0
+    REFUSED = 1
+    MISUSE = 2
+    NOT_FOUND = 3
+    UNREACHABLE = 4
+    CONFLICT = 5
+    DEFECT = 70
+    INTERRUPTED = 130
+    READER_GONE = 141
+    TERMINATED = 143
+
+
+MEANING: dict[Code, str] = {
+    Code.FINE: "done",
+    Code.REFUSED: "the ledger refused, or found something wrong (doctor)",
+    Code.MISUSE: "wrong use: bad arguments or bad names",
+    Code.NOT_FOUND: "nothing is recorded under this name",
+    Code.UNREACHABLE: "the server or its ledger cannot be reached or used",
+    Code.CONFLICT: "another writer came first",
+    Code.DEFECT: "a defect of pledger itself (LEDGER_DEBUG=1 shows where)",
+    Code.INTERRUPTED: "interrupted (Ctrl-C)",
+    Code.READER_GONE: "the reader of the output went away",
+    Code.TERMINATED: "ended by SIGTERM",
+}
+
+
+class Misuse(Exception):
+    """Wrong use that only the command itself can see; shown like the parser's own complaints."""
+
+    exit_code = Code.MISUSE
+
+    def format_message(self) -> str:
+        """The sentence to show."""
+        return str(self)
+
+
+class NotThere(Exception):
+    """What was asked for is not in the ledger, though the stream or project may be; `parts` names it."""
+
+    def __init__(self, message: str, **parts: object) -> None:
+        super().__init__(message)
+        self.parts = parts
+
+
+class ReaderGone(Exception):
+    """Whoever read our output went away: `pledger tail | head -1`. No OSError, which typer would catch."""
+
+
+class Terminated(BaseException):
+    """SIGTERM came. Like KeyboardInterrupt it passes by everything that handles errors."""

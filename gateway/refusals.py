@@ -1,0 +1,83 @@
+"""Every refusal as one sentence on stderr (with `--json` one object) and one exit code; never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from typing import Any, NamedTuple
+
+from .codes import Code, Misuse, NotThere
+from .plain import clean, plain
+
+
+class Refusal(NamedTuple):
+    """How a command ended, in the parts that are shown."""
+
+    code: Code
+    name: str
+    message: str
+    parts: dict[str, Any]
+
+
+def refuse(error: Exception, *, as_json: bool) -> Code:
+    """Say on stderr what went wrong, and return how the command ends."""
+    if os.environ.get("LEDGER_DEBUG"):
+        traceback.print_exception(error)
+    code, name, message, parts = understood(error)
+    if as_json:
+        # ASCII: a name that is refused may hold what cannot be printed
+        said = json.dumps({"error": name, "message": message, "parts": parts, "exit": code})
+    else:
+        said = f"pledger: {clean(message)}"
+    print(said, file=sys.stderr)
+    return code
+
+
+def understood(error: Exception) -> Refusal:
+    """Exit code, class name, sentence and parts of an error."""
+    name = type(error).__name__
+    if isinstance(error, NotThere):
+        return Refusal(Code.NOT_FOUND, name, _sentence(error), plain(error.parts))
+    if isinstance(error, Misuse) or hasattr(error, "format_message"):
+        return Refusal(Code.MISUSE, name, _misuse(error), {})
+    if isinstance(error, OSError):
+        return Refusal(Code.REFUSED, name, f"the output cannot be written: {error.strerror or error}", {})
+    from ledger.errors import LedgerError  # late: it costs more time than the parser
+
+    if isinstance(error, LedgerError):
+        parts = {part: value for part, value in vars(error).items() if not part.startswith("_")}
+        return Refusal(code_of(error), name, _sentence(error), plain(parts))
+    hint = "this is a defect of pledger, and LEDGER_DEBUG=1 shows the traceback to report"
+    return Refusal(Code.DEFECT, name, f"{name}: {_sentence(error)}; {hint}", {})
+
+
+def code_of(error: Exception) -> Code:
+    """The exit code of one of the ledger's errors."""
+    from ledger import errors as e
+
+    match error:
+        case e.StreamConflict() | e.GuardFailed() | e.CommandReused():
+            return Code.CONFLICT
+        case e.BadInput():
+            return Code.MISUSE
+        case e.StreamNotFound():
+            return Code.NOT_FOUND
+        case e.ServerUnavailable() | e.SchemaMismatch():
+            return Code.UNREACHABLE
+        case _:
+            return Code.REFUSED
+
+
+def _sentence(error: Exception) -> str:
+    """What the error says, in one line, with what was noted on its way up."""
+    said = [str(error), *getattr(error, "__notes__", ())]
+    return "; ".join(" ".join(part.split()) for part in said if part)
+
+
+def _misuse(error: Any) -> str:
+    """What the parser says, and where its help is; typer has moved the classes, but not the methods."""
+    said = " ".join(error.format_message().split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    return f"{said}; see `{context.command_path} --help`" if context is not None else said

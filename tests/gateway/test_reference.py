@@ -1,0 +1,70 @@
+"""The reference, the help, and how soon they are there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from gateway.cli import app
+from gateway.codes import MEANING
+from gateway.reference import reference, walk
+from tests.gateway.conftest import ROOT, environment
+
+ROOT_COMMAND: Any = typer.main.get_command(app)
+COMMANDS = dict(walk(ROOT_COMMAND))
+HEAVY = ("ledger", "projections", "psycopg", "pydantic", "rich", "eventsourcing")
+
+
+def test_the_reference_is_fresh() -> None:
+    written = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    assert written == reference(), "write it anew: python -m gateway.reference > docs/reference/cli.md"
+
+
+def test_these_are_the_commands() -> None:
+    names = ("init", "doctor", "streams", "history", "show", "tail", "lsm show")
+    assert sorted(COMMANDS) == sorted(f"pledger {name}" for name in names)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_is_helped_and_listed(name: str) -> None:
+    command = COMMANDS[name]
+    text = reference()
+    assert command.help
+    assert f"## {name}\n" in text
+    assert "--json" in [option for parameter in command.params for option in parameter.opts]
+    for parameter in command.params:
+        assert parameter.help, f"{name} {parameter.name} has no help"
+        assert parameter.help in text
+    shown = CliRunner().invoke(app, [*name.split()[1:], "--help"])
+    assert shown.exit_code == 0
+    assert command.help.splitlines()[0] in shown.stdout
+
+
+def test_help_and_reference_have_every_exit_code() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    for code, meaning in MEANING.items():
+        assert f"{code.value}  {meaning}" in shown
+        assert f"| {code.value} | `{code.name}` | {meaning} |" in reference()
+
+
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_what_is_asked_of_the_parser_loads_nothing_heavy(argument: str) -> None:
+    code = (
+        "import sys\nfrom gateway.cli import main\n"
+        f"assert main([{argument!r}]) == 0\n"
+        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stderr == "[]\n"
