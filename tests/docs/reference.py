@@ -1,0 +1,208 @@
+"""The pages under docs/reference that are made from the code; `python -m tests.docs.reference` writes them.
+
+events.md from the event classes, tables.md from the SQL files and the catalog (tables.py), python.md from the
+packages' `__all__`, errors.md from ledger/errors.py, cli.md from the commands (gateway/reference.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from gateway.reference import reference as cli
+from gateway.refusals import code_of
+from gateway.session import DOMAINS
+from ledger import errors
+from ledger.event import TOPICS, Event
+from ledger.store.embedded import throwaway
+from ledger.store.install import init
+from tests.docs.markdown import MADE, first_line, row, table
+from tests.docs.pages import ROOT
+from tests.docs.tables import tables
+
+FOLDER = ROOT / "docs" / "reference"
+PACKAGES = (
+    "ledger", "ledger.project_state", "projections",
+    "ledger.store", "ledger.store.embedded", "ledger.store.health",
+)  # fmt: skip
+
+Connection = psycopg.Connection[Any]
+
+
+# Events
+
+
+def events() -> str:
+    """Every topic that the shipped domains record, with its fields."""
+    for domain in DOMAINS:
+        importlib.import_module(domain)
+    ours = {topic: kind for topic, kind in sorted(TOPICS.items()) if kind.__module__.startswith("ledger.")}
+    parts = [
+        "# Events\n", MADE,
+        "Every topic that the domains of this package record. A topic is permanent; its fields only grow.\n"
+        "`leads to` is the status after it; an empty cell leaves the status as it is. `schema` is the\n"
+        "number of the event's shape.\n",
+    ]  # fmt: skip
+    categories = dict.fromkeys(topic.rpartition(".")[0] for topic in ours)
+    for category in categories:
+        rows = (_event(topic, kind) for topic, kind in ours.items() if topic.rpartition(".")[0] == category)
+        titles = ("topic", "leads to", "schema", "fields", "what it says")
+        parts.append(f"## {category}\n\n{table(*titles, rows=rows)}")
+    return "\n".join(parts)
+
+
+def _event(topic: str, kind: type[Event]) -> str:
+    fields = [
+        f"`{name}: {_type(field.annotation)}" + ("`" if field.is_required() else f" = {field.default!r}`")
+        for name, field in kind.model_fields.items()
+    ]
+    leads_to = f"`{kind.to.value}`" if kind.to is not None else ""
+    return row(f"`{topic}`", leads_to, kind.schema_number, ", ".join(fields), first_line(kind))
+
+
+def _type(annotation: Any) -> str:
+    return (
+        annotation.__name__
+        if isinstance(annotation, type) and not hasattr(annotation, "__args__")
+        else str(annotation)
+    )
+
+
+# Python
+
+
+def python() -> str:
+    """Every public name, with its signature and the first lines of its docstring."""
+    parts = ["# Python\n", MADE, "Every public name. Nothing else is kept stable.\n"]
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        parts.append(f"## {package}\n\n{first_line(module)}\n")
+        parts += [_entry(name, getattr(module, name)) for name in module.__all__]
+    return "\n".join(parts)
+
+
+def _entry(name: str, value: Any) -> str:
+    if inspect.isclass(value):
+        bases = [
+            base.__name__ for base in value.__bases__ if base is not object and base.__module__ != "builtins"
+        ]
+        above = f" ({', '.join(bases)})" if bases else ""
+        shown = f"### {name}{above}\n\n{first_line(value)}\n"
+        members = [*_members(value)]
+        return f"{shown}\n{table('member', 'what it is', rows=members)}" if members else shown
+    if inspect.isfunction(value):
+        return f"### {name}\n\n`{name}{_signature(value)}`\n\n{first_line(value)}\n"
+    return f"### {name}\n\n{_constant(value)}\n"
+
+
+def _constant(value: Any) -> str:
+    kind = type(value)
+    return (
+        f"A constant: {kind.__name__}."
+        if kind.__module__.startswith(("ledger", "projections"))
+        else "A type alias or table."
+    )
+
+
+def _members(kind: type[Any]) -> Iterator[str]:
+    """What the class itself defines: enum values, fields of a dataclass, public methods and properties."""
+    if issubclass(kind, enum.Enum):
+        yield from (row(f"`{member.name}`", f"`{member.value!r}`") for member in kind)
+        return
+    if fields := _own_fields(kind):
+        yield row(", ".join(f"`{name}`" for name in fields), "fields")
+    for name, member in vars(kind).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, property):
+            yield row(f"`{name}`", first_line(member))
+        elif callable(plain := getattr(member, "__func__", member)) and inspect.isfunction(plain):
+            yield row(f"`{name}{_signature(plain)}`", first_line(plain))
+
+
+def _own_fields(kind: type[Any]) -> list[str]:
+    if not dataclasses.is_dataclass(kind):
+        return []
+    above = {
+        field.name
+        for base in kind.__bases__
+        if dataclasses.is_dataclass(base)
+        for field in dataclasses.fields(base)
+    }
+    return [field.name for field in dataclasses.fields(kind) if field.name not in above]
+
+
+def _signature(function: Callable[..., Any]) -> str:
+    """Names and defaults; types are in the code, and each version of Python spells them in its own way."""
+    found = inspect.signature(function)
+    bare = [each.replace(annotation=inspect.Parameter.empty) for each in found.parameters.values()]
+    kept = [each for each in bare if each.name not in ("self", "cls")]
+    return str(inspect.Signature(kept))
+
+
+# Errors
+
+
+def errors_page() -> str:
+    """The tree of errors, what each means, what it carries, and how `pledger` ends with it."""
+    tree = (errors.__doc__ or "").strip().partition("\n\n")[2]
+    rows = (
+        row(
+            f"`{name}`",
+            first_line(kind),
+            ", ".join(f"`{part}`" for part in _parts(kind)),
+            int(code_of(kind.__new__(kind))),
+        )
+        for name, kind in error_classes().items()
+    )
+    titles = ("error", "what it says", "what it carries", "exit code of `pledger`")
+    return "\n".join([
+        "# Errors\n", MADE,
+        "What to do about each is in [troubleshoot](../how-to/troubleshoot.md).\n",
+        f"```\n{tree}\n```\n", table(*titles, rows=rows),
+    ])  # fmt: skip
+
+
+def error_classes() -> dict[str, type[errors.LedgerError]]:
+    """Every error of the ledger, in the order of ledger/errors.py."""
+    return {
+        name: kind
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, errors.LedgerError)
+    }
+
+
+def _parts(kind: type[Exception]) -> list[str]:
+    if "__init__" not in vars(kind):
+        return []
+    return list(
+        dict.fromkeys(re.findall(r"self\.(\w+)(?=[, ][^(]*=)", inspect.getsource(vars(kind)["__init__"])))
+    )
+
+
+def all_pages(connection: Connection) -> dict[Path, str]:
+    """Every generated page and its text."""
+    made = {
+        "events": events(),
+        "tables": tables(connection),
+        "python": python(),
+        "errors": errors_page(),
+        "cli": cli(),
+    }
+    return {FOLDER / f"{name}.md": text for name, text in made.items()}
+
+
+if __name__ == "__main__":
+    with throwaway() as server, psycopg.connect(server.dsn(), autocommit=True) as fresh:
+        init(fresh)
+        for page, text in all_pages(fresh).items():
+            page.write_text(text, encoding="utf-8")
+            print(page.relative_to(ROOT))

@@ -1,0 +1,15 @@
+"""The blocks of the documentation that are not run: page and reason. The list may only grow by hand."""
+
+SKIPPED = [
+    ("README.md", "it makes an environment; tests/demo and CI run the same"),
+    ("docs/how-to/embedded-server.md", "it would stop the server of these tests"),
+    (
+        "docs/how-to/run-the-demo-on-your-images.md",
+        "tests/demo runs it, on the shipped image and on a folder",
+    ),
+    (
+        "docs/how-to/use-your-own-postgres.md",
+        "it needs another server; tests/faults/test_restore.py restores into one",
+    ),
+    ("docs/tutorial.md", "it installs packages"),
+]
