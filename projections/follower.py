@@ -24,7 +24,12 @@ class Follower:
     """
 
     def __init__(
-        self, ledger: Ledger, after: int | Cursor = 0, *, topics: Collection[str] | None = None, batch: int = 500
+        self,
+        ledger: Ledger,
+        after: int | Cursor = 0,
+        *,
+        topics: Collection[str] | None = None,
+        batch: int = 500,
     ) -> None:
         self.ledger, self.batch = ledger, batch
         self.topics = None if topics is None else frozenset(topics)
@@ -44,7 +49,9 @@ class Follower:
         while events := self.ledger.tail.read(self.position, self.batch):
             self._last = events[-1]
             self.position = self._last.position
-            wanted = events if self.topics is None else [event for event in events if event.topic in self.topics]
+            wanted = (
+                events if self.topics is None else [event for event in events if event.topic in self.topics]
+            )
             if wanted:
                 return wanted
         return []

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for every test: one throw-away server a session, one database a test, cloned from a template."""
+"""A real PostgreSQL for every test: one throw-away server a session, one database a test, from a template."""
 
 from __future__ import annotations
 

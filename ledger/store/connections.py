@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from psycopg import pq
+from psycopg.conninfo import make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from .faults import ledger_errors
@@ -34,7 +35,7 @@ class Connections:
         self._at_hand: list[Line] = []
         self._waiting = 0
 
-    @contextmanager
+    @contextlib.contextmanager
     def connection(self) -> Iterator[Line]:
         """A connection while the block runs. Raises LedgerBusy, ServerUnavailable within `patience`."""
         with ledger_errors():
@@ -46,14 +47,14 @@ class Connections:
 
     def take(self) -> Line:
         """A connection that is alive, to be given back. Raises psycopg's errors; else use `connection`."""
-        if self._pid == os.getpid():
+        while self._at_hand and self._pid == os.getpid():
             try:
                 line = self._at_hand.pop()
-                if not line.is_dead():
-                    return line
-                self._discard(line)
-            except IndexError:
-                pass
+            except IndexError:  # another thread was faster
+                break
+            if not line.is_dead():
+                return line
+            self._discard(line)
         return self._take_from_pool()
 
     def give_back(self, line: Line) -> None:
@@ -62,30 +63,31 @@ class Connections:
         One connection is kept at hand, because the pool's bookkeeping costs a tenth of an append; not while
         somebody waits for the pool. Both sides write first and look then, so that one of them sees the other.
         """
-        if not self._waiting and not self._at_hand and not line.closed and self._pid == os.getpid():
+        if not self._is_wanted() and not self._at_hand and not line.closed and self._pid == os.getpid():
             self._at_hand.append(line)
-            if not self._waiting:
-                return
-            try:
-                line = self._at_hand.pop()
-            except IndexError:
-                return
+            if self._is_wanted():
+                self._put_away()
+            return
         self._return(line)
 
     def _take_from_pool(self) -> Line:
         pool = self._pool if self._pool is not None and self._pid == os.getpid() else self._open()
         self._waiting += 1
-        try:
-            if self._at_hand:
-                self._return(self._at_hand.pop())
-        except IndexError:
-            pass
+        self._put_away()
         try:
             while (line := self._get(pool)).is_dead():
                 self._discard(line)
             return line
         finally:
             self._waiting -= 1
+
+    def _is_wanted(self) -> bool:
+        return self._waiting > 0
+
+    def _put_away(self) -> None:
+        """Give the connection at hand to the pool, where a waiting thread gets it."""
+        with contextlib.suppress(IndexError):
+            self._return(self._at_hand.pop())
 
     def _get(self, pool: ConnectionPool[Line]) -> Line:
         try:
@@ -139,7 +141,10 @@ class Connections:
                 psycopg.connect(self.conninfo, **limits).close()
                 return
             except psycopg.OperationalError:
-                if pq.PGconn.ping(self.conninfo.encode()) != pq.Ping.REJECT or time.monotonic() > deadline:
+                if (
+                    pq.PGconn.ping(make_conninfo(self.conninfo, **limits).encode()) != pq.Ping.REJECT
+                    or time.monotonic() > deadline
+                ):
                     raise
             time.sleep(0.05)
 

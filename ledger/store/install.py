@@ -38,6 +38,7 @@ class Identity:
     last_position: int
     max_position: int
     standby: bool
+    cache: int = 1
 
 
 def checked_schema(schema: str) -> str:
@@ -119,6 +120,11 @@ def check(identity: Identity) -> None:
         raise SchemaMismatch(_misfit(identity.schema_number))
     if identity.standby:
         raise ReadOnly("this server is a standby; a ledger is written and followed on the primary only")
+    if identity.cache != 1:
+        raise DamagedLedger(
+            f"the sequence of positions has CACHE {identity.cache}, with which readers skip events: "
+            "ALTER SEQUENCE positions CACHE 1 before anything is appended"
+        )
     if identity.last_position < identity.max_position:
         raise DamagedLedger(
             f"the sequence of positions is at {identity.last_position}, behind the last event "

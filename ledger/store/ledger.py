@@ -222,13 +222,10 @@ class Ledger:
             rows = reading.query(connection, self.schema, "streams", prefix=prefix, after=after, limit=limit)
         return [reading.StreamInfo(*(*row[:-1], row[-1].astimezone(UTC))) for row in rows]
 
-    def bound(self, known: int = -1) -> int:
-        """How far the log may be read now without skipping anything; ask it before `log`, never after.
-
-        known: a bound that the same connection gave before; followers read through `tail`, which keeps one.
-        """
+    def bound(self) -> int:
+        """How far the log may be read now without skipping anything; ask it before `log`, never after."""
         with self.reader() as connection:
-            return int(reading.query(connection, self.schema, "bound", known=known)[0][0])
+            return int(reading.query(connection, self.schema, "bound", known=-1)[0][0])
 
     def log(self, after: int, bound: int, limit: int = PAGE) -> list[Recorded]:
         """Events of all streams by position: `after` exclusive, up to a bound that was asked for before."""

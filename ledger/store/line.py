@@ -38,7 +38,7 @@ class Line(psycopg.Connection[Any]):
                 server.send_prepare(name, statement)
                 self._checked(self._result())
                 self._named.add(name)
-            server.send_query_prepared(name, values, formats, pq.Format.BINARY)  # type: ignore[arg-type]
+            server.send_query_prepared(name, values, formats, pq.Format.BINARY)
             result = self._result()
             return result if result.status == pq.ExecStatus.TUPLES_OK else self._checked(result)
         except errors.InvalidSqlStatementName:  # psycopg says DEALLOCATE ALL after a ROLLBACK and a DROP

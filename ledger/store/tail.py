@@ -48,7 +48,9 @@ class Tail:
     def _rows(self, connection: Connection, after: int, limit: int) -> list[tuple[Any, ...]]:
         if self._bound <= after:
             return []
-        return reading.query(connection, self._schema, "read_log", after=after, bound=self._bound, limit=limit)
+        return reading.query(
+            connection, self._schema, "read_log", after=after, bound=self._bound, limit=limit
+        )
 
     def close(self) -> None:
         """Close the connection; the next read opens another."""

@@ -23,7 +23,9 @@ class Crew(Protocol):
     def __call__(self, writer: int) -> Mapping[str, Turn]: ...
 
 
-def rates(crew: Crew, ways: Sequence[str], writers: int, rounds: int, seconds: float) -> dict[str, list[float]]:
+def rates(
+    crew: Crew, ways: Sequence[str], writers: int, rounds: int, seconds: float
+) -> dict[str, list[float]]:
     """Events per second of each way in each round, with this many writer processes."""
     context = multiprocessing.get_context("spawn")
     pipes = [context.Pipe() for _ in range(writers)]

@@ -94,7 +94,9 @@ def test_it_survives_the_loss_of_its_connection(log: Ledger, connection: psycopg
     follower = Follower(log)
     batches = follower.batches()
     assert len(next(batches)) == 1
-    connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pledger tail'")
+    connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pledger tail'"
+    )
     log.append("a", LampRead())
     assert [event.version for event in next(batches)] == [2]
 

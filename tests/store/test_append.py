@@ -27,7 +27,8 @@ def test_an_opened_stream_records_what_its_methods_decided(log: Ledger) -> None:
     assert (lamp.version, lamp.news) == (2, [])
     found = log.load(OpenLamp, "hall")
     assert (found.version, found.state) == (2, lamp.state)
-    assert [(r.version, r.event, r.meta.actor) for r in log.read("lamp/hall")][0] == (
+    first = log.read("lamp/hall")[0]
+    assert (first.version, first.event, first.meta.actor) == (
         1,
         LampMade(watts=40),
         "tester",
@@ -35,7 +36,7 @@ def test_an_opened_stream_records_what_its_methods_decided(log: Ledger) -> None:
 
 
 def test_an_exception_in_an_open_scope_stores_nothing(log: Ledger) -> None:
-    with pytest.raises(ZeroDivisionError), log.open(OpenLamp, "hall") as lamp:
+    with pytest.raises(ZeroDivisionError), log.open(OpenLamp, "hall") as lamp:  # noqa: PT012
         lamp.make()
         _ = 1 / 0
     assert log.load(OpenLamp, "hall").version == 0
@@ -53,7 +54,7 @@ def test_a_move_that_the_machine_has_not_is_refused(log: Ledger) -> None:
 def test_of_two_scopes_the_second_conflicts_and_stores_nothing(log: Ledger) -> None:
     with log.open(OpenLamp, "hall") as lamp:
         lamp.make()
-    with pytest.raises(StreamConflict) as caught, log.open(OpenLamp, "hall") as first:
+    with pytest.raises(StreamConflict) as caught, log.open(OpenLamp, "hall") as first:  # noqa: PT012
         with log.open(OpenLamp, "hall") as second:
             second.switch_on()
         first.break_()

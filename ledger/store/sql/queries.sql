@@ -130,7 +130,7 @@ SELECT walk.stream, e.version, h.status, e.position, e.recorded_at
 
 -- name: identity
 -- Who this ledger is, how far its schema is, and whether its sequence is behind its events.
-SELECT ledger, lock_class, created_at, schema_number, last_position, max_position, standby FROM {schema}.describe();
+SELECT ledger, lock_class, created_at, schema_number, last_position, max_position, standby, cache FROM {schema}.describe();
 
 -- name: open_appends
 -- Transactions that hold an append open, with the position they hold readers back to, the oldest first.

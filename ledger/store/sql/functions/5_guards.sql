@@ -2,11 +2,11 @@
 
 -- What every process asks when it connects, also one that may only append.
 CREATE OR REPLACE FUNCTION describe(OUT ledger uuid, OUT lock_class bigint, OUT created_at timestamptz, OUT schema_number integer,
-                                    OUT last_position bigint, OUT max_position bigint, OUT standby boolean)
+                                    OUT last_position bigint, OUT max_position bigint, OUT standby boolean, OUT cache bigint)
 RETURNS SETOF record LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     SELECT i.ledger, i.lock_class, i.created_at, (SELECT coalesce(max(number), 0) FROM migrations),
            coalesce(pg_sequence_last_value('positions'), 0), (SELECT coalesce(max(position), 0) FROM events),
-           pg_is_in_recovery()
+           pg_is_in_recovery(), (SELECT seqcache FROM pg_sequence WHERE seqrelid = 'positions'::regclass)
       FROM identity i
 $$;
 
