@@ -60,12 +60,13 @@ def _send_one(
         outcome, position, version, at = _called(connection, schema, values)
     else:
         outcome, position, version, at = _row(connection, statements.text("append_one", schema), values)
-        at = at.astimezone(UTC)
     if outcome == "conflict":
         raise StreamConflict(append.stream, str(append.expected), version)
     if outcome == "reused":
         raise CommandReused(command or "")
-    return Appended(position, position, at, FrozenDict({append.stream: version}), outcome == "repeated")
+    return Appended(
+        position, position, at.astimezone(UTC), FrozenDict({append.stream: version}), outcome == "repeated"
+    )
 
 
 def _row(connection: Connection, statement: bytes, values: Sequence[Any]) -> tuple[Any, ...]:

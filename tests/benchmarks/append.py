@@ -1,5 +1,5 @@
 """
-`dev.py bench append`: what an append costs beside the least that PostgreSQL can do.
+What an append costs beside the least that PostgreSQL can do: `dev.py bench append`.
 
 One event a transaction, durable commits, writers as processes, the same row in all of them:
 
@@ -20,7 +20,6 @@ import os
 import statistics
 import struct
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,9 +32,9 @@ import ledger
 from ledger import Append, Body, Exact, acting
 from ledger.store.embedded import Embedded, throwaway
 from ledger.store.install import init
-from projections import Follower
 from tests.benchmarks.rounds import Turn, median, rates, ratio
-from tests.lamp import LampRead, OpenLamp
+from tests.benchmarks.visibility import visibility
+from tests.lamp import OpenLamp
 
 BODY = {
     "message": "strip compressed",
@@ -245,70 +244,6 @@ def opening(dsn: str, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
         "open_10000_ms": round(long * 1e3, 3),
         "open_10_ms": round(short * 1e3, 3),
     }
-
-
-def visibility(dsn: str, seconds: float, rate: int = 1000) -> tuple[dict[str, float], dict[str, float]]:
-    """Milliseconds from a commit to a follower in another process, while a write transaction stays open."""
-    import multiprocessing
-
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    watcher = context.Process(target=_watch, args=(dsn, there, int(seconds * rate)))
-    watcher.start()
-    here.recv()
-    with psycopg.connect(dsn) as unrelated, ledger.connect(dsn, create=False) as log:
-        unrelated.execute("CREATE TABLE unrelated AS SELECT 1")
-        committed = {}
-        begin = time.monotonic()
-        threads = [
-            threading.Thread(target=_pace, args=(log, k, 4, begin, rate, int(seconds * rate), committed))
-            for k in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        seen = here.recv()
-        unrelated.rollback()
-    watcher.join()
-    delays = sorted((seen[position] - at) * 1e3 for position, at in committed.items())
-    achieved = len(committed) / (max(committed.values()) - min(committed.values()))
-    figures = {
-        "visible_median_ms": round(statistics.median(delays), 3),
-        "visible_max_ms": round(delays[-1], 3),
-        "visible_rate_per_s": round(achieved),
-    }
-    return {"visible_p99_ms": round(delays[int(len(delays) * 0.99)], 3)}, figures
-
-
-def _pace(
-    log: ledger.Ledger,
-    writer: int,
-    writers: int,
-    begin: float,
-    rate: int,
-    total: int,
-    committed: dict[int, float],
-) -> None:
-    for number in range(writer, total, writers):
-        wait = begin + number / rate - time.monotonic()
-        if wait > 0:
-            time.sleep(wait)
-        done = log.append(f"visible/{writer}", LampRead(value=number))
-        committed[done.last_position] = time.monotonic()
-
-
-def _watch(dsn: str, pipe: Any, total: int) -> None:
-    seen: dict[int, float] = {}
-    with ledger.connect(dsn, create=False) as log:
-        follower = Follower(log, after=log.bound())
-        pipe.send("ready")
-        for batch in follower.batches():
-            now = time.monotonic()
-            seen.update((event.position, now) for event in batch)
-            if len(seen) >= total:
-                break
-    pipe.send(seen)
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
 """
-`dev.py bench layout`: one table for the log, or one partition for each range of positions?
+One table for the log, or one partition for each range of positions? `dev.py bench layout`.
 
 Fills both layouts with the same events and measures, side by side, appends (the INSERT of an append, with a
 head row that carries the version), the tail page of a follower, opening a stream by its last events, reading

@@ -9,6 +9,8 @@ from typing import LiteralString, NamedTuple, cast
 
 from psycopg import sql
 
+__all__ = ["Script", "functions", "grants", "migrations", "numbered", "schema", "statement", "text"]
+
 _HERE = files(__package__)
 _BLOCK = re.compile(r"^-- name: (\w+)\n((?:--.*\n)+)", re.MULTILINE)
 
