@@ -31,7 +31,7 @@ from tests.docs.tables import tables
 FOLDER = ROOT / "docs" / "reference"
 PACKAGES = (
     "ledger", "ledger.project_state", "projections",
-    "ledger.store", "ledger.store.embedded", "ledger.store.health",
+    "ledger.store", "ledger.store.embedded", "ledger.store.health", "ledger.store.sql",
 )  # fmt: skip
 
 Connection = psycopg.Connection[Any]
