@@ -249,7 +249,7 @@ def test(args):
             return failed
         if failed:
             note("the static checks failed; running the tests all the same")
-        # The whole suite takes both halves of a small machine; a part of it, or a debugger, takes one process.
+        # The whole suite takes every processor; a part of it, or a debugger, takes one process.
         return run([PYTHON, "-m", "pytest"] + (args or ["-n", "auto", "--dist", "loadfile"])) or failed
 
 

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, Final
 
 from . import canon
@@ -32,9 +31,13 @@ class Meta:
     command: str | None = None
     claimed_at: datetime | None = None
 
+    _text: str | None = field(default=None, init=False, repr=False, compare=False)
+
     def body(self) -> str:
-        """Canonical JSON text, without what is not set. Remembered: many appends carry the same."""
-        return _body_of(self)
+        """Canonical JSON text, without what is not set. Remembered: a worker's appends carry the same."""
+        if self._text is None:
+            object.__setattr__(self, "_text", self._body())
+        return self._text or ""
 
     def _body(self) -> str:
         fields = {name: getattr(self, name) for name in _META if getattr(self, name) is not None}
@@ -55,11 +58,6 @@ class Meta:
         claimed = fields.get("claimed_at")
         known = {name: fields.get(name) for name in _META if name != "claimed_at"}
         return cls(**known, claimed_at=datetime.fromisoformat(claimed) if claimed else None)
-
-
-@lru_cache(maxsize=1024)
-def _body_of(meta: Meta) -> str:
-    return meta._body()
 
 
 _META = ("actor", "correlation", "causation", "command", "claimed_at")

@@ -35,25 +35,34 @@ class Delivery:
 
         Raises Refused, BadInput, ServerUnavailable.
         """
-        text, sure = meta.body(), meta.command is not None
+        try:
+            return self._once(appends, meta.body(), meta.command, order)
+        except (_Lost, *TRANSIENT) as error:
+            return self._again(error, appends, meta, order)
+
+    def _again(
+        self, last: Exception, appends: Sequence[Append], meta: Meta, order: Sequence[int] | None
+    ) -> Appended:
+        """Deliver what failed once, until it is delivered, refused, or the patience is over."""
+        sure, lost = meta.command is not None, None
         deadline = time.monotonic() + self._connections.patience
-        lost: psycopg.Error | None = None
         for attempt in count():
-            try:
-                return self._once(appends, text, meta.command, order)
-            except _Lost as broken:
-                last = lost = broken.error
+            if isinstance(last, _Lost):
+                last = lost = last.error
                 if not sure and not _exact(appends):
                     break
-            except TRANSIENT as error:
+            if time.monotonic() > deadline:
+                assert isinstance(last, psycopg.Error)
+                raise_ours(last)
+            time.sleep(min(0.5, 0.002 * 2 ** min(attempt, 8)) * random.random())
+            try:
+                return self._once(appends, meta.body(), meta.command, order)
+            except (_Lost, *TRANSIENT) as error:
                 last = error
             except (StreamConflict, ServerUnavailable):
                 if lost is None or sure:
                     raise
                 break
-            if time.monotonic() > deadline:
-                raise_ours(last)
-            time.sleep(min(0.5, 0.002 * 2 ** min(attempt, 8)) * random.random())
         raise AppendUncertain(append.stream for append in appends) from lost
 
     def _once(

@@ -27,8 +27,8 @@ class Line(psycopg.Connection[Any]):
 
     def call(
         self, name: bytes, statement: bytes, values: Sequence[bytes | None], formats: Sequence[int]
-    ) -> pq.abc.PGresult:
-        """What a statement with $1, $2, … returns, its values in binary. Raises psycopg's errors.
+    ) -> bytes:
+        """The one value that a statement with $1, $2, … returns, in binary. Raises psycopg's errors.
 
         name: under which it is prepared on its first use here. formats: 0 text, 1 binary, for each value.
         """
@@ -36,11 +36,10 @@ class Line(psycopg.Connection[Any]):
         try:
             if name not in self._named:
                 server.send_prepare(name, statement)
-                self._checked(self._result())
+                self._result(pq.ExecStatus.COMMAND_OK)
                 self._named.add(name)
             server.send_query_prepared(name, values, formats, pq.Format.BINARY)
-            result = self._result()
-            return result if result.status == pq.ExecStatus.TUPLES_OK else self._checked(result)
+            return self._result(pq.ExecStatus.TUPLES_OK).get_value(0, 0) or b""
         except errors.InvalidSqlStatementName:  # psycopg says DEALLOCATE ALL after a ROLLBACK and a DROP
             self._named.clear()
             return self.call(name, statement, values, formats)
@@ -53,19 +52,21 @@ class Line(psycopg.Connection[Any]):
         """Whether the server has closed it meanwhile: an idle socket has nothing to read."""
         return bool(self._socket.poll(0))
 
-    def _result(self) -> pq.abc.PGresult:
+    def _result(self, wanted: pq.ExecStatus) -> pq.abc.PGresult:
         """Send, wait (a signal's handler may run), and take the only result."""
-        server, wait = self.pgconn, self._socket.poll
+        server = self.pgconn
         if server.flush():
             self._push()
         while server.is_busy():
-            wait()
+            self._socket.poll()
             server.consume_input()
         result = server.get_result()
         if result is None:
             raise psycopg.OperationalError(server.get_error_message())
         while server.get_result() is not None:
             pass
+        if result.status != wanted:
+            raise errors.error_from_result(result, encoding=self.info.encoding)
         return result
 
     def _push(self) -> None:
@@ -78,8 +79,3 @@ class Line(psycopg.Connection[Any]):
                 server.consume_input()
         finally:
             self._socket.modify(server.socket, select.POLLIN)
-
-    def _checked(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
-        if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
-            raise errors.error_from_result(result, encoding=self.info.encoding)
-        return result

@@ -1,9 +1,8 @@
 -- Every statement that the store sends, by name. {schema} is the ledger's schema.
 
 -- name: append_one
--- Append one event at an exact version; the lean path.
-SELECT outcome, "position", version, recorded_at
-  FROM {schema}.append_one(%s::text, %s::bigint, %s::text, %s::smallint, %s::jsonb, %b::bytea, %s::jsonb, %s::boolean,
+-- Append one event at an exact version; the lean path. One record: a row of columns would cost another plan node.
+SELECT {schema}.append_one(%s::text, %s::bigint, %s::text, %s::smallint, %s::jsonb, %b::bytea, %s::jsonb, %s::boolean,
                            %s::text, %s::text, %s::integer, %s::text, %b::bytea);
 
 -- name: append_many

@@ -30,12 +30,13 @@ END $$;
 
 -- Append one event at an exact version (0: a new stream): the common case, kept lean. Its statements are such that
 -- the planner settles on one plan for all values; a plan made anew for each call costs half an append.
--- outcome: recorded | conflict | repeated | reused. version: that of the event, or the one found instead.
+-- outcome: recorded | conflict | repeated | reused. version: that of the event, or the one found instead. No column
+-- is ever null, so that a client can read the row at fixed offsets; position is 0 where nothing was recorded.
 CREATE OR REPLACE FUNCTION append_one(
     p_stream text, p_expected bigint, p_topic text, p_schema smallint, p_data jsonb, p_raw bytea, p_meta jsonb,
     p_head boolean DEFAULT false, p_status text DEFAULT NULL, p_state text DEFAULT NULL,
     p_state_schema integer DEFAULT NULL, p_command text DEFAULT NULL, p_digest bytea DEFAULT NULL,
-    OUT outcome text, OUT "position" bigint, OUT version bigint, OUT recorded_at timestamptz)
+    OUT "position" bigint, OUT version bigint, OUT recorded_at timestamptz, OUT outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     place bigint;
@@ -79,6 +80,7 @@ BEGIN
             SELECT * INTO head FROM lock_heads(ARRAY[p_stream], ARRAY[true]);
             IF greatest(head.version, last_version(p_stream)) <> p_expected THEN
                 outcome := 'conflict';
+                position := 0;
                 version := CASE WHEN head.version < last_version(p_stream) OR head.version = 0
                                 THEN heal_head(p_stream) ELSE head.version END;
                 RETURN;
@@ -106,6 +108,8 @@ BEGIN
     END IF;
     IF position IS NULL THEN
         outcome := 'conflict';
+        position := 0;
+        recorded_at := clock_timestamp();
         version := CASE WHEN p_head THEN heal_head(p_stream) ELSE last_version(p_stream) END;
         RETURN;
     END IF;
