@@ -20,13 +20,12 @@ Connection = psycopg.Connection[Any]
 class FreshLamp(OpenLamp):
     """The same domain after its `evolve` was changed."""
 
-    CATEGORY, STATE_SCHEMA = "lamp", 2
+    STATE_SCHEMA = 2
 
 
 class NeverFolds(OpenLamp):
     """Reads what the head keeps; a fold of an event would be noticed."""
 
-    CATEGORY = "lamp"
 
     @staticmethod
     def evolve(lamp: Lamp, event: Any, at: Any) -> Lamp:
