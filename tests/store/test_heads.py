@@ -26,7 +26,6 @@ class FreshLamp(OpenLamp):
 class NeverFolds(OpenLamp):
     """Reads what the head keeps; a fold of an event would be noticed."""
 
-
     @staticmethod
     def evolve(lamp: Lamp, event: Any, at: Any) -> Lamp:
         raise AssertionError("folded")
