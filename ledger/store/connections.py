@@ -14,6 +14,7 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from . import leaving
 from .faults import ledger_errors
 from .line import Line
 
@@ -111,6 +112,7 @@ class Connections:
 
     def close(self) -> None:
         """Close them all; the next use opens them again."""
+        leaving.closed(self)
         pool, self._pool = self._pool, None
         while self._at_hand and self._pid == os.getpid():
             self._at_hand.pop().close()
@@ -125,6 +127,7 @@ class Connections:
             if self._pool is None:
                 self._reach()
                 self._pool = self._new_pool()
+                leaving.opened(self)
             return self._pool
 
     def _reach(self) -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
 from ..append import Append, Appended, Body, append_of, body_of, status_of
-from ..errors import CursorMismatch, StreamNotFound
+from ..errors import CursorMismatch, SchemaMismatch, StreamNotFound
 from ..event import Event
 from ..expected import ANY, Expected, as_expected
 from ..names import checked
@@ -44,7 +44,8 @@ def connect(
     """Open the ledger: `dsn` > LEDGER_DSN > libpq's variables > the embedded server.
 
     schema: the ledger's schema (else LEDGER_SCHEMA, else `ledger`). actor: who appends (else LEDGER_ACTOR,
-    else user@host). create: make the ledger where there is none; by default only on the embedded server.
+    else user@host). create: make the ledger where there is none, bring up an older one; by default only on the
+    embedded server.
     most: connections at once; patience: seconds to wait for one, or for a server that restarts.
     Raises SchemaMismatch, ServerUnavailable, DamagedLedger.
     """
@@ -84,12 +85,21 @@ class Ledger:
         self.connections.close()
 
     def start(self, *, create: bool) -> None:
-        """Look who this ledger is, and refuse one that this code cannot serve."""
+        """Look who this ledger is, and refuse one that this code cannot serve.
+
+        create: make it where there is none, and bring an older one up to this code.
+        """
         with self.connections.connection() as connection:
             if create and not install.is_there(connection, self.schema):
                 install.init(connection, self.schema)
-            self.identity = install.identify(connection, self.schema)
-        install.check(self.identity)
+            try:
+                self.identity = install.identify(connection, self.schema)
+                install.check(self.identity)
+            except SchemaMismatch:
+                if not create:
+                    raise
+                self.identity = install.init(connection, self.schema)
+                install.check(self.identity)
 
     def check_again(self) -> None:
         """Look once more who this ledger is, after a lost connection. Raises CursorMismatch for another."""

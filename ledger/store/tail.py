@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from ..recorded import Recorded
-from . import reading
+from . import leaving, reading
 from .faults import ledger_errors
 
 Connection = psycopg.Connection[Any]
@@ -54,6 +54,7 @@ class Tail:
 
     def close(self) -> None:
         """Close the connection; the next read opens another."""
+        leaving.closed(self)
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None and self._pid == os.getpid():
@@ -63,6 +64,7 @@ class Tail:
     def _open(self) -> Iterator[Connection]:
         if self._connection is None or self._connection.closed or self._pid != os.getpid():
             self._bound, self._pid = -1, os.getpid()
+            leaving.opened(self)
             self._connection = psycopg.connect(
                 self._conninfo, autocommit=True, application_name="pledger tail", connect_timeout=10
             )
