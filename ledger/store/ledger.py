@@ -44,9 +44,9 @@ def connect(
     """Open the ledger: `dsn` > LEDGER_DSN > libpq's variables > the embedded server.
 
     schema: the ledger's schema (else LEDGER_SCHEMA, else `ledger`). actor: who appends (else LEDGER_ACTOR,
-    else user@host). create: make the ledger where there is none, bring up an older one; by default only on the
-    embedded server.
-    most: connections at once; patience: seconds to wait for one, or for a server that restarts.
+    else user@host). create: make the ledger where there is none and bring up an older one; by default only
+    on the embedded server. most: connections at once; patience: seconds to wait for one, or for a server
+    that restarts.
     Raises SchemaMismatch, ServerUnavailable, DamagedLedger.
     """
     target = resolve(dsn)
