@@ -150,7 +150,7 @@ def test_other_paths_and_binary_files_are_let_pass(tmp_path: Path) -> None:
     plant(
         tmp_path,
         "a.py",
-        "docs/work/a, ./home/b, ~/work/c, {root}/work/d, /workers/e, /var/lib, http://127.0.0.1/",
+        "docs/root/a, ./home/b, ~/root/c, {root}/home/d, /workers/e, /var/lib, http://127.0.0.1/",
     )
     plant(tmp_path, "picture.bin", "\0" + HOME)
     plant(
