@@ -34,7 +34,7 @@ class Connections:
         self._pid = os.getpid()
         self._opening = threading.Lock()
         self._at_hand: list[Line] = []
-        self._waiting = 0
+        self._waiting: set[int] = set()  # threads; adding and discarding are atomic, counting is not
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[Line]:
@@ -73,17 +73,17 @@ class Connections:
 
     def _take_from_pool(self) -> Line:
         pool = self._pool if self._pool is not None and self._pid == os.getpid() else self._open()
-        self._waiting += 1
+        self._waiting.add(threading.get_ident())
         self._put_away()
         try:
             while (line := self._get(pool)).is_dead():
                 self._discard(line)
             return line
         finally:
-            self._waiting -= 1
+            self._waiting.discard(threading.get_ident())
 
     def _is_wanted(self) -> bool:
-        return self._waiting > 0
+        return bool(self._waiting)
 
     def _put_away(self) -> None:
         """Give the connection at hand to the pool, where a waiting thread gets it."""
@@ -122,7 +122,7 @@ class Connections:
     def _open(self) -> ConnectionPool[Line]:
         if self._pid != os.getpid():  # what another thread of the parent held is held for ever
             self._pid, self._pool, self._opening = os.getpid(), None, threading.Lock()
-            self._at_hand, self._waiting = [], 0
+            self._at_hand, self._waiting = [], set()
         with self._opening:
             if self._pool is None:
                 self._reach()

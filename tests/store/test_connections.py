@@ -289,3 +289,12 @@ def test_a_server_that_stays_away_is_told_by_its_name(other: Embedded) -> None:
         finally:
             other.acquire()
         assert log.append("lamp/away", LampRead(), expected=1).version == 2
+
+
+def test_threads_that_share_one_connection_all_get_their_turn(dsn: str) -> None:
+    """One is kept at hand beside the pool; a thread that waits for the pool must still get it."""
+    with ledger.connect(dsn, most=1, patience=20) as log, ThreadPoolExecutor(6) as threads:
+        done = [threads.submit(log.append, f"lamp/{n % 6}", LampRead(value=n)) for n in range(300)]
+        assert sorted({one.result().last_position for one in done}) == sorted(
+            event.position for event in log.log(0, log.bound())
+        )

@@ -147,7 +147,6 @@ DECLARE
     last_position bigint;
     place bigint;
     names text[];
-    expecteds bigint[];
     headed boolean[];
     changed boolean[];
     written bigint;
@@ -167,9 +166,9 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    SELECT array_agg(s.stream ORDER BY s.i), array_agg(s.expected ORDER BY s.i), array_agg(s.count > 0 ORDER BY s.i),
+    SELECT array_agg(s.stream ORDER BY s.i), array_agg(s.count > 0 ORDER BY s.i),
            array_agg(s.head OR s.expected = -3 OR s.count = 0 ORDER BY s.i)
-      INTO names, expecteds, changed, headed
+      INTO names, changed, headed
       FROM ROWS FROM (jsonb_to_recordset(p_streams) AS (stream text, expected bigint, head boolean, count integer))
            WITH ORDINALITY s (stream, expected, head, count, i);
     place := mark_place();
@@ -179,7 +178,7 @@ BEGIN
             attempts := attempts + 1;
             SELECT array_agg(greatest(h.version, last_version(s.stream)) ORDER BY s.i)
               INTO versions
-              FROM unnest(names, expecteds) WITH ORDINALITY s (stream, expected, i)
+              FROM unnest(names) WITH ORDINALITY s (stream, i)
               LEFT JOIN lock_heads(
                    (SELECT array_agg(u.name) FROM unnest(names, headed) u (name, head) WHERE u.head),
                    (SELECT array_agg(u.changes) FROM unnest(changed, headed) u (changes, head) WHERE u.head)) h
