@@ -16,6 +16,7 @@ from .errors import (
     BadBody,
     BadInput,
     BadName,
+    ClaimLost,
     CommandReused,
     CursorMismatch,
     DamagedLedger,
@@ -23,8 +24,11 @@ from .errors import (
     GuardFailed,
     LedgerBusy,
     LedgerError,
+    LockLost,
+    LockTimeout,
     MoveNotAllowed,
     NoPermission,
+    ReactionFailed,
     ReadOnly,
     Refused,
     SchemaMismatch,
@@ -32,7 +36,9 @@ from .errors import (
     StorageFull,
     StreamConflict,
     StreamNotFound,
+    UnknownFlag,
     UnknownTopic,
+    WrongIdent,
 )
 from .event import Event, Unknown
 from .expected import ANY, EXISTS, NEW, Exact, Expected, Guard
@@ -41,10 +47,12 @@ from .names import split_name, stream_name
 from .recorded import Meta, Recorded, acting
 from .store.cursor import Cursor
 from .store.ledger import Ledger, connect
+from .store.locks import NO_LOCKS, AdvisoryLocks, Held, Locks
 from .stream import Stream
 
 __all__ = [
     "ANY",
+    "AdvisoryLocks",
     "AlreadyOpen",
     "Append",
     "AppendUncertain",
@@ -53,6 +61,7 @@ __all__ = [
     "BadInput",
     "BadName",
     "Body",
+    "ClaimLost",
     "CommandReused",
     "Cursor",
     "CursorMismatch",
@@ -64,14 +73,20 @@ __all__ = [
     "Expected",
     "Guard",
     "GuardFailed",
+    "Held",
     "Ledger",
     "LedgerBusy",
     "LedgerError",
+    "LockLost",
+    "LockTimeout",
+    "Locks",
     "Meta",
     "MoveNotAllowed",
     "Moves",
     "NEW",
+    "NO_LOCKS",
     "NoPermission",
+    "ReactionFailed",
     "ReadOnly",
     "Recorded",
     "Refused",
@@ -82,7 +97,9 @@ __all__ = [
     "StreamConflict",
     "StreamNotFound",
     "Unknown",
+    "UnknownFlag",
     "UnknownTopic",
+    "WrongIdent",
     "acting",
     "connect",
     "split_name",

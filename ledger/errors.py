@@ -5,21 +5,27 @@ LedgerError
 ├── BadInput                 what was given can never be recorded; nothing was sent
 │   ├── BadName              a stream name, key part, topic or id that cannot be used
 │   ├── BadBody              a body that PostgreSQL would change or refuse
-│   └── UnknownTopic         no class of this process records under this topic
+│   ├── UnknownTopic         no class of this process records under this topic
+│   ├── UnknownFlag          an item of this level has no such flag
+│   └── WrongIdent           an ident of another kind than the one that is needed here
 ├── Refused                  the ledger understood and says no; nothing was stored
 │   ├── MoveNotAllowed       the rule of the domain says no
 │   ├── StreamConflict       another writer came first: load again and decide again
 │   ├── GuardFailed          status or lease token is not what the guard wants
 │   ├── CommandReused        this command id already recorded something else
 │   ├── EffectFailed         a registered inline effect raised; the append is undone
-│   └── AlreadyOpen          this stream is open in this scope already
+│   ├── AlreadyOpen          this stream is open in this scope already
+│   ├── ClaimLost            work was taken over, ended or undone before it came to its end
+│   └── LockLost             the lock of a scope was lost, and others may have changed what it read
 ├── StreamNotFound           nothing is recorded under this name
 ├── CursorMismatch           the cursor is of another ledger, or of a history that was rolled back
+├── ReactionFailed           a reactor stopped before an event, because what it does on it failed
 ├── SchemaMismatch           the database and this code do not fit; run `pledger init`
 ├── DamagedLedger            the database contradicts itself; nothing more is appended
 └── ServerUnavailable        the server cannot be used just now
     ├── AppendUncertain      the connection broke during an append without a command id
     ├── LedgerBusy           no connection, lock or answer within the time allowed
+    │   └── LockTimeout      a scope that is open elsewhere did not end within the time allowed
     ├── ReadOnly             the server takes no writes (a standby, or a read-only database)
     ├── NoPermission         the connected role may not do this
     └── StorageFull          the server's disk is full
@@ -60,6 +66,18 @@ class UnknownTopic(BadInput):
     def __init__(self, topic: str) -> None:
         super().__init__(f"no event class has the topic {topic!r}; import the module that declares it")
         self.topic = topic
+
+
+class UnknownFlag(BadInput, AttributeError):
+    """An item of this level has no such flag."""
+
+    def __init__(self, flag: str, level: str, flags: Iterable[str]) -> None:
+        super().__init__(f"{flag!r} is no flag of {level}; its flags: {', '.join(flags) or 'none'}")
+        self.flag, self.level = flag, level
+
+
+class WrongIdent(BadInput, TypeError):
+    """An ident of another kind than the one that is needed here."""
 
 
 class Refused(LedgerError):
@@ -119,6 +137,27 @@ class AlreadyOpen(Refused):
         self.stream, self.scope = stream, scope
 
 
+class ClaimLost(Refused):
+    """Work was taken over, ended or undone before it came to its end: what came of it changes nothing."""
+
+    def __init__(self, stream: str, work: str) -> None:
+        super().__init__(
+            f"{stream}: {work} was taken over, ended or undone meanwhile; its result changes nothing"
+        )
+        self.stream, self.work = stream, work
+
+
+class LockLost(Refused):
+    """The lock of a scope was lost (its connection ended), and others may have changed what it read."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(
+            f"{stream}: the lock of this scope was lost, and what it read below may have changed since; "
+            "nothing was stored: open it again and decide again"
+        )
+        self.stream = stream
+
+
 class StreamNotFound(LedgerError):
     """Nothing is recorded under this name."""
 
@@ -135,6 +174,18 @@ class CursorMismatch(LedgerError):
             f"{wrong}; rebuild the reader from the start, or restore the ledger that it followed"
         )
         self.wrong = wrong
+
+
+class ReactionFailed(LedgerError):
+    """A reactor stopped before an event, because what it does on it failed; `__cause__` is how."""
+
+    def __init__(self, reactor: str, position: int, topic: str, cause: BaseException) -> None:
+        super().__init__(
+            f"reactor {reactor} stopped before the event at position {position} ({topic}), on which it "
+            f"failed: {type(cause).__name__}: {_clipped(str(cause))}; mend the cause and start it again: "
+            "it goes on there"
+        )
+        self.reactor, self.position, self.topic = reactor, position, topic
 
 
 class SchemaMismatch(LedgerError):
@@ -162,6 +213,16 @@ class AppendUncertain(ServerUnavailable):
 
 class LedgerBusy(ServerUnavailable):
     """No connection, lock or answer within the time allowed."""
+
+
+class LockTimeout(LedgerBusy, TimeoutError):
+    """A scope that is open elsewhere did not end within the time allowed. holder: who has it, where known."""
+
+    def __init__(self, stream: str, seconds: float | None, holder: str | None = None) -> None:
+        by = f" by {holder}" if holder else ""
+        waited = "in two scopes that wait for each other" if seconds is None else f"after {seconds:g} s"
+        super().__init__(f"{stream} is still open elsewhere{by} {waited}; nothing was changed")
+        self.stream, self.seconds, self.holder = stream, seconds, holder
 
 
 class ReadOnly(ServerUnavailable):

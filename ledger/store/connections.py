@@ -131,25 +131,8 @@ class Connections:
             return self._pool
 
     def _reach(self) -> None:
-        """Connect once: a wrong password, name or address is told now, where the pool would only wait.
-
-        A server that is just starting or stopping is waited for.
-        """
-        limits: dict[str, Any] = (
-            {} if "connect_timeout" in self.conninfo else {"connect_timeout": max(2, int(self.patience))}
-        )
-        deadline = time.monotonic() + self.patience
-        while True:
-            try:
-                psycopg.connect(self.conninfo, **limits).close()
-                return
-            except psycopg.OperationalError:
-                if (
-                    pq.PGconn.ping(make_conninfo(self.conninfo, **limits).encode()) != pq.Ping.REJECT
-                    or time.monotonic() > deadline
-                ):
-                    raise
-            time.sleep(0.05)
+        """Connect once: a wrong password, name or address is told now, where the pool would only wait."""
+        reach(self.conninfo, self.patience).close()
 
     def _new_pool(self) -> ConnectionPool[Line]:
         return ConnectionPool(
@@ -164,3 +147,21 @@ class Connections:
             open=True,
             name="ledger",
         )
+
+
+def reach(conninfo: str, patience: float, **settings: Any) -> Line:
+    """A connection of its own, in autocommit. A server that is just starting or stopping is waited for."""
+    limits: dict[str, Any] = (
+        {} if "connect_timeout" in conninfo else {"connect_timeout": max(2, int(patience))}
+    )
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return Line.connect(conninfo, autocommit=True, **limits, **settings)
+        except psycopg.OperationalError:
+            if (
+                pq.PGconn.ping(make_conninfo(conninfo, **limits).encode()) != pq.Ping.REJECT
+                or time.monotonic() > deadline
+            ):
+                raise
+        time.sleep(0.05)

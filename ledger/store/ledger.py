@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Any, Self, TypeVar
 
 from ..append import Append, Appended, Body, append_of, body_of, status_of
@@ -25,6 +26,7 @@ from .delivery import Delivery
 from .dsn import Target, resolve
 from .faults import ledger_errors
 from .joining import Joined
+from .locks import AdvisoryLocks
 from .tail import Tail, Wakeup
 
 O = TypeVar("O", bound=Stream[Any, Any])  # noqa: E741
@@ -70,6 +72,8 @@ class Ledger:
         self.identity: install.Identity
         self.tail = Tail(target.conninfo, schema)
         self.wakeup = Wakeup()
+        self._locks: AdvisoryLocks | None = None
+        self._making_locks = Lock()
         self._meta = Meta(actor=actor)
         self._delivery = Delivery(self.connections, schema)
 
@@ -83,6 +87,8 @@ class Ledger:
         """Close the connections."""
         self.tail.close()
         self.connections.close()
+        if self._locks is not None:
+            self._locks.close()
 
     def start(self, *, create: bool) -> None:
         """Look who this ledger is, and refuse one that this code cannot serve.
@@ -100,6 +106,20 @@ class Ledger:
                     raise
                 self.identity = install.init(connection, self.schema)
                 install.check(self.identity)
+
+    @property
+    def locks(self) -> AdvisoryLocks:
+        """The locks of scopes, on sessions of their own."""
+        with self._making_locks:
+            if self._locks is None:
+                self._locks = AdvisoryLocks(
+                    self.target.conninfo,
+                    self.schema,
+                    self.identity.ledger,
+                    actor=self.actor,
+                    patience=self.connections.patience,
+                )
+            return self._locks
 
     def check_again(self) -> None:
         """Look once more who this ledger is, after a lost connection. Raises CursorMismatch for another."""
@@ -192,10 +212,18 @@ class Ledger:
         with self.reader() as connection:
             return reading.open_each(connection, self.schema, streams)
 
-    def load_below(self, *prefixes: tuple[str, type[O]]) -> list[O]:
-        """Every stream under the prefixes (`lsm.strip/project/`; without its last `/`, one), one snapshot."""
+    def load_below(self, *prefixes: tuple[str, type[O]], upto: int | None = None) -> list[O]:
+        """Every stream under the prefixes (`lsm.strip/project/`; without its last `/`, one), one snapshot.
+
+        upto: as of this position, up to which the log was read before.
+        """
         with self.reader() as connection:
-            return [stream for _, stream in reading.open_below(connection, self.schema, prefixes)]
+            return [stream for _, stream in reading.open_below(connection, self.schema, prefixes, upto)]
+
+    def states(self, *prefixes: tuple[str, type[O]]) -> dict[type[O], list[tuple[str, int, Any]]]:
+        """Name, version and state of every stream under the prefixes, by class; one snapshot, to look at."""
+        with self.reader() as connection:
+            return reading.states(connection, self.schema, prefixes)
 
     def head(self, stream: str) -> reading.Head | None:
         """The head of a stream, as its last append left it."""

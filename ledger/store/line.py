@@ -32,21 +32,32 @@ class Line(psycopg.Connection[Any]):
 
         name: under which it is prepared on its first use here. formats: 0 text, 1 binary, for each value.
         """
-        server = self.pgconn
         try:
-            if name not in self._named:
-                server.send_prepare(name, statement)
-                self._result(pq.ExecStatus.COMMAND_OK)
-                self._named.add(name)
-            server.send_query_prepared(name, values, formats, pq.Format.BINARY)
-            return self._result(pq.ExecStatus.TUPLES_OK).get_value(0, 0) or b""
+            self.send(name, statement, values, formats)
+            return self.answer()
         except errors.InvalidSqlStatementName:  # psycopg says DEALLOCATE ALL after a ROLLBACK and a DROP
             self._named.clear()
             return self.call(name, statement, values, formats)
-        except (psycopg.OperationalError, KeyboardInterrupt, SystemExit):
-            if server.transaction_status != pq.TransactionStatus.IDLE:
+        except BaseException:  # also what a signal's handler raises
+            if self.pgconn.transaction_status != pq.TransactionStatus.IDLE:
                 self.close()  # in the middle of an answer that nobody will read
             raise
+
+    def send(
+        self, name: bytes, statement: bytes, values: Sequence[bytes | None], formats: Sequence[int]
+    ) -> None:
+        """The first half of `call`: afterwards the connection is for `answer` only."""
+        if name not in self._named:
+            self.pgconn.send_prepare(name, statement)
+            self._result(pq.ExecStatus.COMMAND_OK)
+            self._named.add(name)
+        self.pgconn.send_query_prepared(name, values, formats, pq.Format.BINARY)
+        if self.pgconn.flush():
+            self._push()
+
+    def answer(self) -> bytes:
+        """The second half."""
+        return self._result(pq.ExecStatus.TUPLES_OK).get_value(0, 0) or b""
 
     def is_dead(self) -> bool:
         """Whether the server has closed it meanwhile: an idle socket has nothing to read."""

@@ -12,9 +12,10 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import ledger
-from ledger import Ledger
+from ledger import AdvisoryLocks, Ledger
 from ledger.store.embedded import Embedded
 from tests.lamp import LampRead
+from tests.store import scopes
 
 Connection = psycopg.Connection[Any]
 _numbers = count(1)
@@ -105,6 +106,18 @@ def nothing_stored(log: Ledger) -> Iterator[None]:
     yield
     assert _held(log) == before
     assert log.append(f"lamp/after-{next(_numbers)}", LampRead(), expected=0).version == 1
+
+
+@pytest.fixture
+def locks(log: Ledger) -> AdvisoryLocks:
+    return log.locks
+
+
+@pytest.fixture
+def no_locks_left(connection: Connection) -> Iterator[None]:
+    """No lock of a scope is held, and none is waited for, after the test."""
+    yield
+    scopes.all_ended(connection)
 
 
 def _held(log: Ledger) -> object:

@@ -29,38 +29,53 @@ SELECT h.version, h.state_version, h.status, h.token, h.state::text,
         ORDER BY version) e ON true
  ORDER BY e.version;
 
--- name: open_streams
--- The same for many streams at once, in one snapshot, in the order of their names.
-SELECT h.version, h.state_version, h.status, h.token, h.state::text,
-       e.position, wanted.stream, e.version, e.topic, e.schema, e.data::text, e.raw, e.meta::text, e.recorded_at
-  FROM unnest(%(streams)s::text[], %(state_schemas)s::integer[]) wanted (stream, state_schema)
+-- name: states_of
+-- The states of streams by their names, in one snapshot: a row a stream, with the tail, mostly none, as one JSON
+-- array; where the state was folded by other code, or the head is missing, all events are the tail.
+-- The arrays are hidden in subqueries: a planner that sees how long they are plans anew each time, which costs half.
+SELECT wanted.stream, coalesce(h.state_version, 0), h.state::text, e.tail::text
+  FROM unnest((SELECT %(prefixes)s::text[]), (SELECT %(state_schemas)s::integer[])) wanted (stream, state_schema)
   LEFT JOIN LATERAL (
-       SELECT version, status, token,
-              CASE WHEN state_schema = wanted.state_schema THEN state_version ELSE 0 END AS state_version,
+       SELECT CASE WHEN state_schema = wanted.state_schema THEN state_version ELSE 0 END AS state_version,
               CASE WHEN state_schema = wanted.state_schema THEN state END AS state
          FROM {schema}.heads WHERE stream = wanted.stream) h ON true
   LEFT JOIN LATERAL (
-       SELECT * FROM {schema}.events WHERE stream = wanted.stream AND version > coalesce(h.state_version, 0)
-        ORDER BY version) e ON true
- ORDER BY wanted.stream COLLATE "C", e.version;
+       SELECT json_agg(json_build_array(t.topic, t.schema, t.data::text, t.recorded_at) ORDER BY t.version) AS tail
+         FROM (SELECT version, topic, schema, data, recorded_at FROM {schema}.events
+                WHERE stream = wanted.stream AND version > coalesce(h.state_version, 0) ORDER BY version) t) e ON true;
 
--- name: open_below
--- The same for every stream whose name starts with one of the prefixes; no rows where there is none. What does
--- not end with / is one stream's name: only NUL, which no text has, would sort between it and name || \x01.
-SELECT h.version, h.state_version, h.status, h.token, h.state::text,
-       e.position, h.stream, e.version, e.topic, e.schema, e.data::text, e.raw, e.meta::text, e.recorded_at
+-- name: states_below
+-- The same for every stream that has a head and whose name starts with one of the prefixes; what does not end
+-- with / is one stream's name.
+SELECT h.stream, h.state_version, h.state::text, e.tail::text
   FROM unnest(%(prefixes)s::text[], %(state_schemas)s::integer[]) wanted (prefix, state_schema)
   JOIN LATERAL (
-       SELECT stream, version, status, token,
+       SELECT stream,
               CASE WHEN state_schema = wanted.state_schema THEN state_version ELSE 0 END AS state_version,
               CASE WHEN state_schema = wanted.state_schema THEN state END AS state
-         FROM {schema}.heads
-        WHERE stream COLLATE "C" >= wanted.prefix
-          AND stream COLLATE "C" < wanted.prefix
-                                   || CASE WHEN wanted.prefix LIKE '%%/' THEN U&'\+10FFFF' ELSE E'\x01' END) h ON true
+         FROM {schema}.heads_below(wanted.prefix)) h ON true
   LEFT JOIN LATERAL (
-       SELECT * FROM {schema}.events WHERE stream = h.stream AND version > h.state_version ORDER BY version) e ON true
- ORDER BY h.stream COLLATE "C", e.version;
+       SELECT json_agg(json_build_array(t.topic, t.schema, t.data::text, t.recorded_at) ORDER BY t.version) AS tail
+         FROM (SELECT version, topic, schema, data, recorded_at FROM {schema}.events
+                WHERE stream = h.stream AND version > h.state_version ORDER BY version) t) e ON true;
+
+-- name: states_below_at
+-- The same as of a position that was safe to read: the head's state where the event that it was folded up to is
+-- not later, and the events after it that are not later; else all events that are not later.
+SELECT h.stream, h.state_version, h.state::text, e.tail::text
+  FROM unnest(%(prefixes)s::text[], %(state_schemas)s::integer[]) wanted (prefix, state_schema)
+  JOIN LATERAL (
+       SELECT f.stream, CASE WHEN f.fits THEN f.state_version ELSE 0 END AS state_version,
+              CASE WHEN f.fits THEN f.state END AS state
+         FROM (SELECT g.*, coalesce(g.state_schema = wanted.state_schema AND %(upto)s >= (
+                      SELECT position FROM {schema}.events WHERE stream = g.stream AND version = g.state_version),
+                      false) AS fits
+                 FROM {schema}.heads_below(wanted.prefix) g) f) h ON true
+  LEFT JOIN LATERAL (
+       SELECT json_agg(json_build_array(t.topic, t.schema, t.data::text, t.recorded_at) ORDER BY t.version) AS tail
+         FROM (SELECT version, topic, schema, data, recorded_at FROM {schema}.events
+                WHERE stream = h.stream AND version > h.state_version AND position <= %(upto)s ORDER BY version) t) e ON true
+ WHERE h.state IS NOT NULL OR e.tail IS NOT NULL;
 
 -- name: has_stream
 -- One row if the stream has an event.
@@ -142,3 +157,63 @@ SELECT l.pid, ((l.classid::bigint & 65535) << 32) | l.objid::bigint AS held_at,
  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.classid::bigint >> 16 = {schema}.lock_class()
    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
  ORDER BY seconds DESC NULLS FIRST;
+
+-- name: hold_scope
+-- Take the locks of a path for this session.
+SELECT {schema}.hold_scope(%s::integer[], %s::boolean, %s::integer);
+
+-- name: release_scope
+-- Give back the first locks of a path.
+SELECT {schema}.release_scope(%s::integer[], %s::boolean, %s::integer);
+
+-- name: release_scopes
+-- Give back all locks of a session.
+SELECT pg_advisory_unlock_all();
+
+-- name: scope_server
+-- Who answers: the pid of the session on the server, the ledger, and whether the server is a standby.
+SELECT pg_backend_pid(), ledger, standby FROM {schema}.describe();
+
+-- name: scope_session
+-- Make a session fit to hold scopes: no time limits, and the end of a client is noticed also while it waits, where
+-- the server's system can tell.
+SELECT set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),
+       set_config('idle_session_timeout', '0', false),
+       CASE WHEN current_setting('server_version_num')::integer >= 170000
+            THEN set_config('transaction_timeout', '0', false) END,
+       set_config('client_connection_check_interval', CASE WHEN version() ~ 'linux|darwin|bsd' THEN '1s' ELSE '0' END,
+                  false),
+       set_config('tcp_keepalives_idle', '15', false), set_config('tcp_keepalives_interval', '5', false),
+       set_config('tcp_keepalives_count', '3', false);
+
+-- name: scope_holder
+-- Who holds a lock of a scope, the first of them, and how many there are.
+SELECT a.application_name, a.pid, a.client_addr::text, count(*) OVER ()
+  FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.pid <> pg_backend_pid()
+   AND l.classid = (%(high)s::bigint & 4294967295)::oid AND l.objid = (%(low)s::bigint & 4294967295)::oid
+   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+ ORDER BY a.backend_start LIMIT 1;
+
+-- name: kept_position
+-- Where a reader stands; no row where it never stood anywhere.
+SELECT cursor FROM {schema}.readers WHERE reader = %(reader)s;
+
+-- name: keep_position
+-- Keep where a reader stands.
+SELECT {schema}.keep_position(%(reader)s::text, %(cursor)s::text);
+
+-- name: forget_position
+-- Forget where a reader stands; whether it stood anywhere.
+SELECT {schema}.forget_position(%(reader)s::text);
+
+-- name: recorded_with
+-- The events that stand around a position and carry one time: those of one append, none of which anybody saw
+-- without the others.
+SELECT position, stream, version, topic, schema, data::text, raw, meta::text, recorded_at
+  FROM {schema}.events
+ WHERE position > coalesce((SELECT position FROM {schema}.events WHERE position < %(position)s AND recorded_at <> %(at)s
+                             ORDER BY position DESC LIMIT 1), 0)
+   AND position < coalesce((SELECT position FROM {schema}.events WHERE position > %(position)s AND recorded_at <> %(at)s
+                             ORDER BY position LIMIT 1), 9223372036854775807)
+ ORDER BY position;
