@@ -8,14 +8,27 @@ Project state: where every piece of a pipeline's data stands, as streams of fact
     LSM_STATE_SERVICE.read_project("brain_7").all_finished(total_slices=4)
 """
 
+from .branch import Below, OpenBranch
+from .external import (
+    EXTERNAL_NAMES,
+    ExternalEvent,
+    external_event,
+    external_events,
+    external_names,
+    provenance,
+    topic_of,
+)
 from .facts import (
     Completed,
     Created,
     Deleted,
+    Entered,
     Failed,
     FlagSet,
     ItemFact,
+    Left,
     MadePending,
+    Planned,
     ProcessingState,
     ProjectCreated,
     Reset,
@@ -23,8 +36,28 @@ from .facts import (
     Status,
     Touched,
 )
-from .ident import Ident, LSMChannelId, LSMProjectId, LSMSliceId, LSMStripId
-from .item import MOVES, Item
+from .guards import (
+    Entry,
+    RunDecision,
+    claim_flow,
+    claim_milestone,
+    flow_decision,
+    force_rerun_from_payload,
+    milestone_decision,
+    should_skip_run,
+)
+from .ident import (
+    Ident,
+    LSMChannelId,
+    LSMProjectId,
+    LSMSliceId,
+    LSMStripId,
+    OCTBatchId,
+    OCTMosaicId,
+    OCTProjectId,
+    OCTSliceId,
+)
+from .item import MOVES, Claim, Item, below, flag, total
 from .lsm import (
     LSM,
     LSMChannelState,
@@ -36,20 +69,69 @@ from .lsm import (
     LSMStripState,
     LSMStripStateView,
 )
-from .open_item import OpenItem
-from .service import LSM_STATE_SERVICE, LSMStateService
+from .lsm_service import LSM_STATE_SERVICE, LSMStateService
+from .milestones import milestone
+from .mosaics import first_mosaic_for_slice, logical_mosaic, logical_slice, position_in_slice, slice_of_mosaic
+from .open_item import OpenItem, Shown, flag_methods
+from .psoct import (
+    OCT,
+    OCTBatchState,
+    OCTBatchStateView,
+    OCTMosaicState,
+    OCTMosaicStateView,
+    OCTProjectState,
+    OCTProjectStateView,
+    OCTSliceState,
+    OCTSliceStateView,
+)
+from .psoct_service import OCT_STATE_SERVICE, OCTStateService
+from .readiness import (
+    GATES,
+    BecameReady,
+    Gate,
+    LSMChannelReadiness,
+    LSMChannelReady,
+    OCTMosaicReadiness,
+    OCTMosaicReady,
+    OCTSliceReadiness,
+    OCTSliceReady,
+    OpenReadiness,
+    Readiness,
+)
+from .run_name import ident_of, missing_required_fields, parse_run_name
+from .service import StateService
+from .stages import (
+    complete_stage,
+    enter_flow_stage,
+    enter_milestone_stage,
+    fail_stage,
+    flow_stage,
+)
+from .store import ProjectStore, retry_conflicts
+from .views import Levels
 
 __all__ = [
+    "BecameReady",
+    "Below",
+    "Claim",
     "Completed",
     "Created",
     "Deleted",
+    "EXTERNAL_NAMES",
+    "Entered",
+    "Entry",
+    "ExternalEvent",
     "Failed",
     "FlagSet",
+    "GATES",
+    "Gate",
     "Ident",
     "Item",
     "ItemFact",
     "LSM",
     "LSMChannelId",
+    "LSMChannelReadiness",
+    "LSMChannelReady",
     "LSMChannelState",
     "LSMChannelStateView",
     "LSMProjectId",
@@ -63,13 +145,72 @@ __all__ = [
     "LSMStripState",
     "LSMStripStateView",
     "LSM_STATE_SERVICE",
+    "Left",
+    "Levels",
     "MOVES",
     "MadePending",
+    "OCT",
+    "OCTBatchId",
+    "OCTBatchState",
+    "OCTBatchStateView",
+    "OCTMosaicId",
+    "OCTMosaicReadiness",
+    "OCTMosaicReady",
+    "OCTMosaicState",
+    "OCTMosaicStateView",
+    "OCTProjectId",
+    "OCTProjectState",
+    "OCTProjectStateView",
+    "OCTSliceId",
+    "OCTSliceReadiness",
+    "OCTSliceReady",
+    "OCTSliceState",
+    "OCTSliceStateView",
+    "OCTStateService",
+    "OCT_STATE_SERVICE",
+    "OpenBranch",
     "OpenItem",
+    "OpenReadiness",
+    "Planned",
     "ProcessingState",
     "ProjectCreated",
+    "ProjectStore",
+    "Readiness",
     "Reset",
+    "RunDecision",
+    "Shown",
     "Started",
+    "StateService",
     "Status",
     "Touched",
+    "below",
+    "claim_flow",
+    "claim_milestone",
+    "complete_stage",
+    "enter_flow_stage",
+    "enter_milestone_stage",
+    "external_event",
+    "external_events",
+    "external_names",
+    "fail_stage",
+    "first_mosaic_for_slice",
+    "flag",
+    "flag_methods",
+    "flow_decision",
+    "flow_stage",
+    "force_rerun_from_payload",
+    "ident_of",
+    "logical_mosaic",
+    "logical_slice",
+    "milestone",
+    "milestone_decision",
+    "missing_required_fields",
+    "parse_run_name",
+    "position_in_slice",
+    "provenance",
+    "retry_conflicts",
+    "should_skip_run",
+    "slice_of_mosaic",
+    "topic_of",
+    "total",
 ]

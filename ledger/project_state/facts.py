@@ -2,8 +2,9 @@
 The statuses and facts of an item: facts as shapes, and the classes that each level makes of them.
 
 A level `lsm.strip` with a flag `archived` records `lsm.strip.created`, `.touched`, `.started`, `.completed`,
-`.failed`, `.pending`, `.deleted`, `.reset` and `.archived`; these topics are permanent. Match on the shapes
-(`case Completed():`) where the level does not matter, and on the topic where it does.
+`.failed`, `.pending`, `.deleted`, `.reset`, `.entered`, `.left` and `.archived`, a project `.planned` too.
+These topics are permanent. Match on the shapes (`case Completed():`) where the level does not matter, and on
+the topic where it does.
 """
 
 from __future__ import annotations
@@ -96,6 +97,25 @@ class Reset(ItemFact):
     cleared: tuple[str, ...]
 
 
+class Entered(ItemFact):
+    """Somebody began the work that a flag stands for, and claimed it (spec S0-63)."""
+
+    milestone: str
+
+
+class Left(ItemFact):
+    """That work ended without success, and why; the flag stays false and the claim is gone."""
+
+    milestone: str
+    reason: str | None = None
+
+
+class Planned(ItemFact):
+    """How many children of a kind are expected all over the project; None: no longer known."""
+
+    totals: Mapping[str, int | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """The classes of one level's facts."""
@@ -108,6 +128,9 @@ class Facts:
     pending: type[MadePending]
     deleted: type[Deleted]
     reset: type[Reset]
+    entered: type[Entered]
+    left: type[Left]
+    planned: type[Planned]
     flags: Mapping[str, type[FlagSet]]
 
 
@@ -120,6 +143,9 @@ _SHAPES: Final[dict[str, tuple[type[ItemFact], Status | None]]] = {
     "pending": (MadePending, Status.PENDING),
     "deleted": (Deleted, Status.DELETED),
     "reset": (Reset, None),
+    "entered": (Entered, None),
+    "left": (Left, None),
+    "planned": (Planned, None),
 }
 # The last word of the topic, the shape, and the status that it leads to.
 
@@ -135,14 +161,22 @@ def facts_of(level: str, flags: Iterable[str], *, project: bool, module: str) ->
     shapes = dict(_SHAPES)
     if project:
         shapes["created"] = (ProjectCreated, Status.PENDING)
-    made = {name: _declare(level, name, shape, to, module) for name, (shape, to) in shapes.items()}
+    else:
+        del shapes["planned"]
+    made: dict[str, Any] = {"planned": Planned}
+    made |= {name: _declare(level, name, shape, to, module) for name, (shape, to) in shapes.items()}
     set_flags = {name: _declare(level, name, FlagSet, None, module, flag=name) for name in flags}
     return Facts(**made, flags=FrozenDict(set_flags))
 
 
+def title_of(level: str, name: str) -> str:
+    """What the class of a level's fact is called: LsmStripCompleted."""
+    return "".join(word.capitalize() for word in f"{level}.{name}".replace("_", ".").split("."))
+
+
 def _declare(level: str, name: str, shape: type[Any], to: Status | None, module: str, **body: str) -> Any:
     """The class of one fact, also as a name of its module, so that it can be pickled."""
-    title = "".join(word.capitalize() for word in f"{level}.{name}".replace("_", ".").split("."))
+    title = title_of(level, name)
     body |= {"__module__": module, "__qualname__": title, "__doc__": f"{shape.__doc__} Of {level}."}
     made = new_class(
         title, (shape,), {"topic": f"{level}.{name}", "to": to}, lambda names: names.update(body)

@@ -1,4 +1,4 @@
-"""Who an item is: frozen, validated ids, each level extending the one above it (spec 1.3)."""
+"""Who an item is: frozen, validated ids, each level extending the one above it (spec 1.3, 1.4)."""
 
 from __future__ import annotations
 
@@ -89,3 +89,29 @@ class LSMStripId(LSMChannelId):
     """A strip of a channel."""
 
     strip_id: int
+
+
+@dataclass(frozen=True)
+class OCTProjectId(Ident):
+    """A project."""
+
+
+@dataclass(frozen=True)
+class OCTSliceId(OCTProjectId):
+    """A slice of a project."""
+
+    slice_id: int
+
+
+@dataclass(frozen=True)
+class OCTMosaicId(OCTSliceId):
+    """A mosaic of a slice."""
+
+    mosaic_id: int
+
+
+@dataclass(frozen=True)
+class OCTBatchId(OCTMosaicId):
+    """A batch of a mosaic."""
+
+    batch_id: int

@@ -15,17 +15,15 @@ is to its right (spec S0-30, W0-20). A topic is the level and a word of facts.py
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from ..errors import BadInput
-from ..frozen import FrozenDict
-from ..state import TREE
+from .branch import Below, OpenBranch
 from .ident import LSMChannelId, LSMProjectId, LSMSliceId, LSMStripId
-from .item import Item, flag
+from .item import Item, below, flag, total
 from .lsm_lookups import ChannelLookups, ProjectLookups, SliceLookups
-from .open_item import OpenItem, Shown
-from .tree import Levels, OpenBranch
+from .open_item import OpenItem, Shown, flag_methods
+from .views import Levels
 
 # State: what is true now, which is also the read-only view of it.
 
@@ -51,7 +49,7 @@ class LSMChannelStateView(Item, ChannelLookups[LSMStripStateView]):
     mip_stitched: bool = flag(clears=("volume_stitched",))
     volume_stitched: bool = flag(clears=("volume_uploaded",))
     volume_uploaded: bool = flag()
-    strips: Mapping[int, LSMStripStateView] = field(default=FrozenDict(), metadata=TREE)
+    strips: Mapping[int, LSMStripStateView] = below()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +57,16 @@ class LSMSliceStateView(Item, SliceLookups[LSMChannelStateView]):
     """A slice with its channels."""
 
     slice_id: int
-    channels: Mapping[int, LSMChannelStateView] = field(default=FrozenDict(), metadata=TREE)
+    channels: Mapping[int, LSMChannelStateView] = below()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LSMProjectStateView(Item, ProjectLookups[LSMSliceStateView, LSMChannelStateView, LSMStripStateView]):
-    """A project with all that is below it; its name as it was first given."""
+    """A project with all that is below it; its name as it was first given, and what was planned."""
 
     project_name: str
-    slices: Mapping[int, LSMSliceStateView] = field(default=FrozenDict(), metadata=TREE)
+    strips_per_slice: int | None = total()
+    slices: Mapping[int, LSMSliceStateView] = below()
 
 
 # Decisions: what may happen next.
@@ -80,74 +79,32 @@ class LSMStripState(OpenItem[LSMStripStateView]):
     slice_id = Shown[int]()
     channel_id = Shown[int]()
     strip_id = Shown[int]()
-    archived = Shown[bool]()
-    compressed = Shown[bool]()
-    uploaded = Shown[bool]()
-
-    def set_archived(self, value: bool = True) -> None:
-        self.set_flag("archived", value)
-
-    def reset_archived(self) -> None:
-        self.reset_flag("archived")
-
-    def set_compressed(self, value: bool = True) -> None:
-        self.set_flag("compressed", value)
-
-    def reset_compressed(self) -> None:
-        self.reset_flag("compressed")
-
-    def set_uploaded(self, value: bool = True) -> None:
-        self.set_flag("uploaded", value)
-
-    def reset_uploaded(self) -> None:
-        self.reset_flag("uploaded")
+    archived, set_archived, reset_archived = flag_methods()
+    compressed, set_compressed, reset_compressed = flag_methods()
+    uploaded, set_uploaded, reset_uploaded = flag_methods()
 
 
 class LSMChannelState(OpenBranch[LSMChannelStateView, LSMStripState], ChannelLookups[LSMStripState]):
     """A channel open for change, with its strips."""
 
-    CATEGORY, STATE, IDENT, CHILDREN = "lsm.channel", LSMChannelStateView, LSMChannelId, "strips"
+    CATEGORY, STATE, IDENT = "lsm.channel", LSMChannelStateView, LSMChannelId
     slice_id = Shown[int]()
     channel_id = Shown[int]()
-    mip_stitched = Shown[bool]()
-    volume_stitched = Shown[bool]()
-    volume_uploaded = Shown[bool]()
-
-    @property
-    def strips(self) -> Mapping[int, LSMStripState]:
-        return self.children
+    mip_stitched, set_mip_stitched, reset_mip_stitched = flag_methods()
+    volume_stitched, set_volume_stitched, reset_volume_stitched = flag_methods()
+    volume_uploaded, set_volume_uploaded, reset_volume_uploaded = flag_methods()
+    strips = Below[LSMStripState]()
 
     def get_or_create_strip(self, strip_id: int) -> LSMStripState:
         return self.get_or_create(strip_id)
-
-    def set_mip_stitched(self, value: bool = True) -> None:
-        self.set_flag("mip_stitched", value)
-
-    def reset_mip_stitched(self) -> None:
-        self.reset_flag("mip_stitched")
-
-    def set_volume_stitched(self, value: bool = True) -> None:
-        self.set_flag("volume_stitched", value)
-
-    def reset_volume_stitched(self) -> None:
-        self.reset_flag("volume_stitched")
-
-    def set_volume_uploaded(self, value: bool = True) -> None:
-        self.set_flag("volume_uploaded", value)
-
-    def reset_volume_uploaded(self) -> None:
-        self.reset_flag("volume_uploaded")
 
 
 class LSMSliceState(OpenBranch[LSMSliceStateView, LSMChannelState], SliceLookups[LSMChannelState]):
     """A slice open for change, with its channels."""
 
-    CATEGORY, STATE, IDENT, CHILDREN = "lsm.slice", LSMSliceStateView, LSMSliceId, "channels"
+    CATEGORY, STATE, IDENT = "lsm.slice", LSMSliceStateView, LSMSliceId
     slice_id = Shown[int]()
-
-    @property
-    def channels(self) -> Mapping[int, LSMChannelState]:
-        return self.children
+    channels = Below[LSMChannelState]()
 
     def get_or_create_channel(self, channel_id: int) -> LSMChannelState:
         return self.get_or_create(channel_id)
@@ -159,12 +116,10 @@ class LSMProjectState(
 ):
     """A project open for change, with all that is below it."""
 
-    CATEGORY, STATE, IDENT, CHILDREN = "lsm.project", LSMProjectStateView, LSMProjectId, "slices"
+    CATEGORY, STATE, IDENT = "lsm.project", LSMProjectStateView, LSMProjectId
     project_name = Shown[str]()
-
-    @property
-    def slices(self) -> Mapping[int, LSMSliceState]:
-        return self.children
+    strips_per_slice = Shown[int | None]()
+    slices = Below[LSMSliceState]()
 
     def get_or_create_slice(self, slice_id: int) -> LSMSliceState:
         return self.get_or_create(slice_id)
@@ -173,10 +128,9 @@ class LSMProjectState(
         return self.get_or_create_slice(slice_id).get_or_create_channel(channel_id)
 
     def get_or_create_strip(self, ident: LSMStripId) -> LSMStripState:
-        """The strip of this ident. Raises BadInput for a strip of another project."""
-        if ident.key[0] != self.key[0]:
-            raise BadInput(f"{ident} is not of the project {self.project_name!r}, which is open here")
-        return self.get_or_create_strip_by_parts(ident.slice_id, ident.strip_id, ident.channel_id)
+        """The strip of this ident. Raises WrongIdent for a strip of another project."""
+        found: LSMStripState = self.find_or_create(ident)
+        return found
 
     def get_or_create_strip_by_parts(
         self, slice_id: int, strip_id: int, channel_id: int = 1

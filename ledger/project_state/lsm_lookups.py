@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from .branch import every
 from .ident import LSMStripId
-from .tree import every
 
 Strip = TypeVar("Strip")
 Channel = TypeVar("Channel", bound="ChannelLookups[Any]")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar, overload
 
-from ..errors import BadInput, MoveNotAllowed
+from ..errors import BadInput, MoveNotAllowed, UnknownFlag
 from ..event import Event, Unknown
+from ..names import checked_id
 from ..stream import Stream
+from .declared import check_level
 from .facts import Created, Facts, ItemFact, ProcessingState, ProjectCreated, Status, facts_of
 from .ident import Ident
-from .item import MOVES, I, evolve, fields_of, flags_of
+from .item import MOVES, Claim, I, children_name, evolve, fields_of, flags_of, totals_of
 
 if TYPE_CHECKING:
     from .tree import Tree
@@ -36,10 +39,70 @@ class Shown(Generic[T]):
         raise AttributeError(f"{self.name} is changed by methods, such as mark_completed() or set_uploaded()")
 
 
+class ShownBelow(Shown[T]):
+    """The children of an open item, shown under the name that they have in the state."""
+
+    def __get__(self, item: Any, owner: type) -> Any:
+        return self if item is None else item.children
+
+
+class SetFlag(Protocol):
+    """`item.set_archived()`, `item.set_archived(False)`."""
+
+    def __call__(self, value: bool = True) -> None: ...
+
+
+class ResetFlag(Protocol):
+    """`item.reset_archived()`."""
+
+    def __call__(self) -> None: ...
+
+
+class Setting:
+    """The method `set_x` of the flag x; False clears it as `reset_x` does (W0-20)."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.flag = name.removeprefix("set_")
+
+    @overload
+    def __get__(self, item: None, owner: type) -> Callable[..., None]: ...
+    @overload
+    def __get__(self, item: OpenItem[Any], owner: type) -> SetFlag: ...
+    def __get__(self, item: OpenItem[Any] | None, owner: type) -> Callable[..., None]:
+        if item is None:
+            return lambda item, *value: item.set_flag(self.flag, *value)
+        return partial(item.set_flag, self.flag)
+
+
+class Resetting:
+    """The method `reset_x` of the flag x: clears it, and the flags that fall with it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.flag = name.removeprefix("reset_")
+
+    @overload
+    def __get__(self, item: None, owner: type) -> Callable[..., None]: ...
+    @overload
+    def __get__(self, item: OpenItem[Any], owner: type) -> ResetFlag: ...
+    def __get__(self, item: OpenItem[Any] | None, owner: type) -> Callable[..., None]:
+        if item is None:
+            return lambda item, *value: item.reset_flag(self.flag, *value)
+        return partial(item.reset_flag, self.flag)
+
+
+def flag_methods() -> tuple[Shown[bool], Setting, Resetting]:
+    """A flag shown and changed: `archived, set_archived, reset_archived = flag_methods()`.
+
+    A level need not say this; it is there for type checkers and readers.
+    """
+    return Shown[bool](), Setting(), Resetting()
+
+
 class OpenItem(Stream[I, ItemFact]):
     """An item open for change. A level declares CATEGORY (also the root of its topics), STATE and IDENT.
 
-    What is recorded is appended at the end of the scope that opened the item; after it nothing can be.
+    The fields of STATE are shown, and each flag x has `set_x` and `reset_x`, also where the level does not
+    say so. What is recorded is appended at the end of the scope that opened the item; nothing can be later.
     """
 
     MOVES = MOVES
@@ -55,15 +118,32 @@ class OpenItem(Stream[I, ItemFact]):
     processing_finished_at = Shown[datetime | None]()
     attempts = Shown[int]()
     reason = Shown[str | None]()
+    under_way = Shown[tuple[Claim, ...]]()
     finished = Shown[bool]()
     succeeded = Shown[bool]()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        check_level(cls)
         super().__init_subclass__(**kwargs)
         if "CATEGORY" in cls.__dict__:
             shown, root = fields_of(cls.STATE), len(cls.IDENT.fields()) == 1
             cls.IDS = [(place, name) for place, name in enumerate(cls.IDENT.fields()) if name in shown]
             cls.FACTS = facts_of(cls.CATEGORY, flags_of(cls.STATE), project=root, module=cls.__module__)
+            cls._complete(shown)
+
+    @classmethod
+    def _complete(cls, shown: Iterable[str]) -> None:
+        """Show each field, and give each flag its methods, unless the level does so itself."""
+        below = children_name(cls.STATE)
+        named: list[tuple[str, Any]] = [
+            (name, ShownBelow() if name == below else Shown()) for name in shown if name != "status"
+        ]
+        for flag in flags_of(cls.STATE):
+            named += [(f"set_{flag}", Setting()), (f"reset_{flag}", Resetting())]
+        for name, descriptor in named:
+            if not hasattr(cls, name):
+                setattr(cls, name, descriptor)
+                descriptor.__set_name__(cls, name)
 
     def __init__(self, *key: str | int, past: Iterable[tuple[Event | Unknown, datetime]] = ()) -> None:
         super().__init__(*self.key_of(key), past=past)
@@ -77,8 +157,8 @@ class OpenItem(Stream[I, ItemFact]):
     @classmethod
     def key_of(cls, parts: Sequence[str | int]) -> tuple[str | int, ...]:
         """The parts of the stream's name, checked; an id may be its decimal text, as it is in there."""
-        name, *ids = parts
-        return cls.IDENT.key_of([name, *(int(p) if isinstance(p, str) and p.isdecimal() else p for p in ids)])
+        whole = [int(p) if n and isinstance(p, str) and p.isdecimal() else p for n, p in enumerate(parts)]
+        return cls.IDENT.key_of(whole)
 
     @classmethod
     def initial(cls, *key: str | int) -> I:
@@ -142,8 +222,41 @@ class OpenItem(Stream[I, ItemFact]):
         """Clear a flag, and those that fall with it."""
         self.record(self.FACTS.reset(cleared=flags_of(self.STATE)[self._flag(name)]))
 
+    def enter(self, milestone: str) -> int:
+        """Claim the work towards a flag, which is cleared first, with its cascade (spec S0-63).
+
+        Returns the number of the claim, which ends it in `leave`.
+        """
+        self.reset_flag(milestone)
+        self.record(self.FACTS.entered(milestone=milestone))
+        return self.state.claims
+
+    def leave(self, milestone: str, claim: int, reason: str | None = None) -> bool:
+        """Give a claim up, without success; False where it was lost before."""
+        held = self.holds(milestone, claim)
+        if held:
+            self.record(self.FACTS.left(milestone=milestone, reason=reason))
+        return held
+
+    def holds(self, milestone: str, claim: int) -> bool:
+        """Whether the claim of this number still is the one on the milestone."""
+        return Claim(self._flag(milestone), claim) in self.state.under_way
+
+    def plan(self, **totals: int | None) -> None:
+        """Say how many children are expected, such as `strips_per_slice=4`; None: no longer known.
+
+        Raises BadInput where the level has no such total.
+        """
+        for name, value in totals.items():
+            if name not in totals_of(self.STATE):
+                known = ", ".join(totals_of(self.STATE)) or "none"
+                raise BadInput(f"{name!r} is no total of {self.CATEGORY}; its totals: {known}")
+            if value is not None:
+                checked_id(name, value)
+        if any(getattr(self.state, name) != value for name, value in totals.items()):
+            self.record(self.FACTS.planned(totals=totals))
+
     def _flag(self, name: str) -> str:
         if name not in self.FACTS.flags:
-            flags = ", ".join(self.FACTS.flags) or "none"
-            raise BadInput(f"{name!r} is no flag of {self.CATEGORY}; its flags: {flags}")
+            raise UnknownFlag(name, self.CATEGORY, self.FACTS.flags)
         return name

@@ -1,85 +1,35 @@
 """
-Items that are opened or read together: the path from the project down to one of them, and all below it.
+Items that are opened together: the path from the project down to one of them, and all below it.
 
 An item shows if it exists, and was created under the present life of its parent, and the parent shows. So a
 deleted item hides what is below it, also what another process created there before it saw the deletion.
+views.py shows the same without opening anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, Final
 
 from ..append import Append
-from ..errors import BadInput, MoveNotAllowed, StreamConflict
+from ..errors import LockLost, MoveNotAllowed, StreamConflict, WrongIdent
 from ..expected import Exact
-from ..frozen import FrozenDict
 from ..names import checked_id, stream_name
 from ..store.ledger import Ledger
+from ..store.locks import Locks
 from .facts import Created, Status
 from .ident import Ident
-from .item import I, Item
+from .item import Item
 from .open_item import OpenItem
+from .views import Levels, path_of
 
-C = TypeVar("C", bound=OpenItem[Any])
 Key = tuple[str | int, ...]
-Levels = Sequence[type[OpenItem[Any]]]
-"""The levels of a pipeline, the project first."""
 
+ONE_BY_ONE: Final = 6
+"""How many items below the opened one are loaded one by one; then all of them in one query."""
 GIVE_WAY: Final = 10
 """How often a commit gives way to others that create the same path; each time somebody else went on."""
-
-
-class Children(Mapping[int, C]):
-    """The children of an open item that show, by id, in order; follows what the scope changes."""
-
-    def __init__(self, tree: Tree, parent: OpenItem[Any]) -> None:
-        self._tree, self._parent = tree, parent
-
-    def __getitem__(self, child_id: int) -> C:
-        child = self._tree.below(self._parent)[child_id]
-        if not self._tree.shows(child):
-            raise KeyError(child_id)
-        return child  # type: ignore[return-value]
-
-    def __iter__(self) -> Iterator[int]:
-        below = self._tree.below(self._parent)
-        return iter([child_id for child_id in sorted(below) if self._tree.shows(below[child_id])])
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-class OpenBranch(OpenItem[I], Generic[I, C]):
-    """An open item with children. CHILDREN: the field of the view that holds them."""
-
-    CHILDREN: ClassVar[str]
-
-    @property
-    def children(self) -> Mapping[int, C]:
-        """Its children; read, with all that is below the opened item, when they are first asked for."""
-        return Children(self.siblings, self)
-
-    def get_or_create(self, child_id: int) -> C:
-        """The child of this id, created where there is none; the same object every time (spec S0-32)."""
-        return self.siblings.get_or_create(self, child_id)  # type: ignore[return-value]
-
-    def to_view(self) -> I:
-        """A detached snapshot of the item and all below it, deeply immutable (spec S0-13)."""
-        views = {child_id: child.to_view() for child_id, child in self.children.items()}
-        below: dict[str, Any] = {self.CHILDREN: FrozenDict(views)}
-        return replace(self.state, **below)
-
-    @property
-    def siblings(self) -> Tree:
-        """The tree that it was opened in."""
-        if self.tree is None:
-            raise BadInput(
-                f"{self.name} was opened alone; open it with the service to reach what is below it"
-            )
-        return self.tree
 
 
 class Tree:
@@ -89,8 +39,10 @@ class Tree:
         self.ledger, self.levels, self.ident, self.target = ledger, levels, ident, ident.key
         self.items: dict[Key, OpenItem[Any]] = {}
         self.ended = False
+        self.looked_below = False
         self._below: dict[Key, dict[int, OpenItem[Any]]] = {}
-        self._filled = False
+        self._filled: set[Key] = set()
+        self._alone: set[Key] = set()
 
     # Reading
 
@@ -99,26 +51,39 @@ class Tree:
         self.ledger.load_each([self.item(self.target[:depth]) for depth in range(1, len(self.target) + 1)])
         return self.item(self.target)
 
-    def load_all(self) -> OpenItem[Any]:
-        """The target, with what is above and below it, in one query."""
-        depth = len(self.target)
-        path = [(kind.name_of(*self.target[:n]), kind) for n, kind in enumerate(self.levels[:depth], 1)]
-        self._fill(path)
-        return self.item(self.target)
-
     def below(self, item: OpenItem[Any]) -> Mapping[int, OpenItem[Any]]:
         """All that was ever below an item, whether it shows or not."""
-        if not self._filled:
-            self._fill(())
+        self.looked_below = True
+        if not self._is_filled(item.key):
+            self._fill(item)
         return self._below.get(item.key, {})
 
-    def _fill(self, path: Iterable[tuple[str, type[OpenItem[Any]]]]) -> None:
-        prefixes = [
-            (stream_name(kind.CATEGORY, *self.target) + "/", kind) for kind in self.levels[len(self.target) :]
-        ]
-        for item in sorted(self.ledger.load_below(*path, *prefixes), key=lambda item: len(item.key)):
-            self._place(item)
-        self._filled = True
+    def _is_filled(self, key: Key) -> bool:
+        return any(key[:depth] in self._filled for depth in range(len(self.target), len(key) + 1))
+
+    def _fill(self, item: OpenItem[Any]) -> None:
+        """Load all that is below an item, in one query; what is loaded already stays as it is."""
+        self._filled.add(item.key)
+        kinds = self.levels[len(item.key) :]
+        if not kinds or item.version == 0:  # a new item: there never was anything below
+            return
+        prefixes = [(stream_name(kind.CATEGORY, *item.key) + "/", kind) for kind in kinds]
+        for found in sorted(self.ledger.load_below(*prefixes), key=lambda found: len(found.key)):
+            known = self.items.get(found.key)
+            if known is None or (known.version == 0 and not known.news):
+                self._place(found)
+
+    def _load_one(self, item: OpenItem[Any]) -> None:
+        """What is known of one item below the target, unless all of them are known or soon will be."""
+        parent = self.items[item.key[:-1]] if len(item.key) > len(self.target) else None
+        if parent is None or item.key in self._alone or self._is_filled(parent.key) or parent.version == 0:
+            return
+        self.looked_below = True
+        if len(self._alone) == ONE_BY_ONE:
+            self._fill(self.item(self.target))
+            return
+        self.ledger.load_each([item])
+        self._alone.add(item.key)
 
     def item(self, key: Key) -> OpenItem[Any]:
         """The item of this key; a blank one where nothing is known of it."""
@@ -155,8 +120,27 @@ class Tree:
         checked_id(self.levels[len(parent.key)].IDENT.fields()[-1], child_id)
         if not self.shows(parent):
             raise MoveNotAllowed(Status.DELETED, "a parent of new items", [Status.PENDING])
-        self.below(parent)
-        return self._ensure(self.item((*parent.key, child_id)))
+        item = self.item((*parent.key, child_id))
+        self._load_one(item)
+        return self._ensure(self.items[item.key])
+
+    def way_to(self, item: OpenItem[Any], ident: Ident) -> Key:
+        """The ids from an item down to another. Raises WrongIdent where there is no such way."""
+        depth, key = len(item.key), ident.key
+        kind = self.levels[len(key) - 1].IDENT if len(key) <= len(self.levels) else None
+        if type(ident) is not kind or key[:depth] != item.key:
+            raise WrongIdent(f"{ident} is not {item.ident}, which is open here, nor below it")
+        return key[depth:]
+
+    def find(self, item: OpenItem[Any], ident: Ident) -> OpenItem[Any] | None:
+        """The item of this ident, if it shows."""
+        for child_id in self.way_to(item, ident):
+            child = self.item((*item.key, int(child_id)))
+            self._load_one(child)
+            item = self.items[child.key]
+            if not self.shows(item):
+                return None
+        return item
 
     def _ensure(self, item: OpenItem[Any]) -> OpenItem[Any]:
         if not self.shows(item):
@@ -230,24 +214,20 @@ def _same_life(ours: Item, theirs: Item) -> bool:
 
 
 @contextmanager
-def opened(ledger: Ledger, levels: Levels, ident: Ident) -> Iterator[Any]:
-    """The item, open for change, created if need be; what is recorded is stored at the end of the block."""
-    tree = Tree(ledger, levels, ident)
-    try:
-        yield tree.open()
-        tree.commit()
-    finally:
-        tree.ended = True
+def opened(
+    ledger: Ledger, locks: Locks, levels: Levels, ident: Ident, timeout_seconds: float | None
+) -> Iterator[Any]:
+    """The item, open for change, created if need be; what is recorded is stored at the end of the block.
 
-
-def read(ledger: Ledger, levels: Levels, ident: Ident) -> Any:
-    """The view of the item and all below it, of one snapshot; None where there is none."""
-    tree = Tree(ledger, levels, ident)
-    item = tree.load_path() if len(ident.key) == len(levels) else tree.load_all()
-    return item.to_view() if tree.shows(item) else None
-
-
-def every(children: Mapping[int, Any], total: int, quality: str) -> bool:
-    """Whether the children 1 … total are all there and have the quality; True for 0 (spec S0-31)."""
-    ids = range(1, checked_id("the total", total) + 1)
-    return all((child := children.get(i)) is not None and getattr(child, quality) for i in ids)
+    The lock is a courtesy, and its loss alone refuses nothing, because versions are checked. But what the
+    block only looked at below the item has none in the append: then the loss is LockLost.
+    """
+    with locks.exclusive(path_of(levels, ident), timeout_seconds=timeout_seconds) as held:
+        tree = Tree(ledger, levels, ident)
+        try:
+            yield tree.open()
+            if tree.looked_below and held.lost:
+                raise LockLost(tree.item(tree.target).name)
+            tree.commit()
+        finally:
+            tree.ended = True

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ledger import Ledger, split_name
-from ledger.project_state import LSM
+from ledger.project_state import LSM, OCT
 
-KINDS = {kind.CATEGORY: kind for kind in LSM}
+KINDS = {kind.CATEGORY: kind for kind in (*LSM, *OCT)}
 
 
 def check_heads(log: Ledger) -> int:
-    """Compare every head with the fold of all events of its stream; the number of streams."""
-    streams = log.streams("lsm.", limit=100_000)
+    """Compare the head of every item with the fold of all events of its stream; the number of items."""
+    streams = [info for category in KINDS for info in log.streams(f"{category}/", limit=100_000)]
     for info in streams:
         category, key = split_name(info.stream)
         kind = KINDS[category]

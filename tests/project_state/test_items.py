@@ -83,7 +83,9 @@ every_level = pytest.mark.parametrize("kind", LSM, ids=lambda kind: kind.CATEGOR
 
 def test_the_topics_are_these_for_ever() -> None:
     common = {"created", "touched", "started", "completed", "failed", "pending", "deleted", "reset"}
+    common |= {"entered", "left"}
     wanted = {f"{kind.CATEGORY}.{word}" for kind in LSM for word in common | {*FLAGS[kind]}}
+    wanted |= {"lsm.project.planned", "lsm.channel.ready"}
     assert {topic for topic in TOPICS if topic.startswith("lsm.")} == wanted
     assert [kind.CATEGORY for kind in LSM] == ["lsm.project", "lsm.slice", "lsm.channel", "lsm.strip"]
 
@@ -91,7 +93,7 @@ def test_the_topics_are_these_for_ever() -> None:
 def test_the_facts_are_named_classes_that_can_be_pickled() -> None:
     for topic, kind in TOPICS.items():
         if topic.startswith("lsm."):
-            assert kind.__name__ == "".join(map(str.capitalize, topic.replace("_", ".").split(".")))
+            assert kind.__name__.lower() == topic.replace("_", "").replace(".", "")
             assert pickle.loads(pickle.dumps(kind)) is kind
 
 

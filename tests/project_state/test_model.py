@@ -4,36 +4,27 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger import Ledger
-from ledger.project_state import LSMStateService
+from ledger.project_state import StateService
 from tests.project_state.folding import check_heads
+from tests.project_state.pipelines import Cascades, Pipeline, each_pipeline
 
-LEVELS = ("project", "slice", "channel", "strip")
-CHILDREN = ("slices", "channels", "strips", None)
-FLAGS: tuple[dict[str, tuple[str, ...]], ...] = (
-    {},
-    {},
-    {
-        "mip_stitched": ("mip_stitched", "volume_stitched", "volume_uploaded"),
-        "volume_stitched": ("volume_stitched", "volume_uploaded"),
-        "volume_uploaded": ("volume_uploaded",),
-    },
-    {"archived": ("archived",), "compressed": ("compressed", "uploaded"), "uploaded": ("uploaded",)},
-)
 _numbers = count(1)
 
 # The model: dicts in dicts, with no time but whether there is one.
 
 
-def blank(depth: int) -> dict[str, Any]:
-    flags = dict.fromkeys(FLAGS[depth], False)
+def blank(pipeline: Pipeline, depth: int) -> dict[str, Any]:
+    flags = dict.fromkeys(pipeline.flags[depth], False)
     return {
         "state": "pending",
         "attempts": 0,
@@ -45,14 +36,14 @@ def blank(depth: int) -> dict[str, Any]:
     }
 
 
-def reached(root: dict[str, Any], path: tuple[int, ...]) -> dict[str, Any]:
+def reached(pipeline: Pipeline, root: dict[str, Any], path: tuple[int, ...]) -> dict[str, Any]:
     item = root
     for depth, part in enumerate(path, 1):
-        item = item["below"].setdefault(part, blank(depth))
+        item = item["below"].setdefault(part, blank(pipeline, depth))
     return item
 
 
-def apply(item: dict[str, Any], change: tuple[Any, ...]) -> None:
+def apply(cascades: Cascades, item: dict[str, Any], change: tuple[Any, ...]) -> None:
     match change:
         case ("started",):
             item |= {
@@ -71,7 +62,7 @@ def apply(item: dict[str, Any], change: tuple[Any, ...]) -> None:
         case ("set", flag, True):
             item[flag] = True
         case ("set" | "reset", flag, *_):
-            item |= dict.fromkeys(next(flags[flag] for flags in FLAGS if flag in flags), False)
+            item |= dict.fromkeys(cascades[flag], False)
 
 
 def remove(root: dict[str, Any], path: tuple[int, ...]) -> bool:
@@ -96,9 +87,10 @@ def change_item(item: Any, change: tuple[Any, ...]) -> None:
             getattr(item, f"mark_{word}")(*rest)
 
 
-def plain(view: Any, depth: int) -> dict[str, Any]:
-    below = getattr(view, CHILDREN[depth]) if CHILDREN[depth] else {}
-    flags = {flag: getattr(view, flag) for flag in FLAGS[depth]}
+def plain(pipeline: Pipeline, view: Any, depth: int) -> dict[str, Any]:
+    children = pipeline.children[depth]
+    below = getattr(view, children) if children else {}
+    flags = {flag: getattr(view, flag) for flag in pipeline.flags[depth]}
     return {
         "state": view.processing_state,
         "attempts": view.attempts,
@@ -106,46 +98,70 @@ def plain(view: Any, depth: int) -> dict[str, Any]:
         "begun": view.processing_started_at is not None,
         "ended": view.finished,
         **flags,
-        "below": {part: plain(child, depth + 1) for part, child in below.items()},
+        "below": {part: plain(pipeline, child, depth + 1) for part, child in below.items()},
     }
 
 
-def go(service: LSMStateService, root: dict[str, Any], name: str, step: tuple[Any, ...]) -> dict[str, Any]:
-    """Do one step on both; the model after it. An aborted scope changes neither."""
-    after = copy.deepcopy(root)
-    try:
-        match step:
-            case ("open", path, changes, abort):
-                ids = {f"{level}_id": part for level, part in zip(LEVELS[1:], path, strict=False)}
-                with getattr(service, f"open_{LEVELS[len(path)]}")(name, **ids) as item:
-                    for change in changes:
-                        change_item(item, change)
-                        apply(reached(after, path), change)
-                    assert plain(item.to_view(), len(path)) == reached(after, path)
-                    if abort:
-                        raise InterruptedError
-            case ("tree", works, abort):
-                with service.open_project(name) as project:
-                    for work in works:
-                        within(project, after, work)
-                    assert plain(project.to_view(), 0) == after
-                    if abort:
-                        raise InterruptedError
-    except InterruptedError:
-        return root
-    return after
+@dataclass(frozen=True)
+class Twins:
+    """A pipeline's service, and how a step goes there and in the model."""
 
+    pipeline: Pipeline
+    service: StateService
 
-def within(project: Any, model: dict[str, Any], work: tuple[Any, ...]) -> None:
-    match work:
-        case ("delete", path):
-            assert getattr(project, f"delete_{LEVELS[len(path)]}")(*path) is remove(model, path)
-        case ("change", path, change):
-            item = project
-            for depth, part in enumerate(path):
-                item = getattr(item, f"get_or_create_{LEVELS[depth + 1]}")(part)
-            change_item(item, change)
-            apply(reached(model, path), change)
+    def go(self, root: dict[str, Any], name: str, step: tuple[Any, ...]) -> dict[str, Any]:
+        """Do one step on both; the model after it. An aborted scope changes neither."""
+        after = copy.deepcopy(root)
+        try:
+            match step:
+                case ("open", path, changes, abort):
+                    self.open(after, name, path, changes, abort)
+                case ("tree", works, abort):
+                    self.tree(after, name, works, abort)
+        except InterruptedError:
+            return root
+        return after
+
+    def open(self, model: dict[str, Any], name: str, path: Any, changes: Any, abort: bool) -> None:
+        depth = len(path)
+        ids = self.pipeline.ids(depth, *path)
+        with getattr(self.service, f"open_{self.pipeline.levels[depth]}")(name, **ids) as item:
+            for change in changes:
+                change_item(item, change)
+                apply(self.pipeline.flags[depth], reached(self.pipeline, model, path), change)
+            assert self.plain(item.to_view(), depth) == reached(self.pipeline, model, path)
+            if abort:
+                raise InterruptedError
+
+    def tree(self, model: dict[str, Any], name: str, works: Any, abort: bool) -> None:
+        with self.service.store.locked(name) as project:
+            for work in works:
+                self.within(project, model, work)
+            assert self.plain(project.to_view(), 0) == model
+            if abort:
+                raise InterruptedError
+
+    def within(self, project: Any, model: dict[str, Any], work: tuple[Any, ...]) -> None:
+        match work:
+            case ("delete", path):
+                deleted = getattr(project, f"delete_{self.pipeline.levels[len(path)]}")(*path)
+                assert deleted is remove(model, path)
+            case ("change", path, change):
+                item = project
+                for level, part in zip(self.pipeline.levels[1:], path, strict=False):
+                    item = getattr(item, f"get_or_create_{level}")(part)
+                change_item(item, change)
+                apply(self.pipeline.flags[len(path)], reached(self.pipeline, model, path), change)
+
+    def plain(self, view: Any, depth: int) -> dict[str, Any]:
+        return plain(self.pipeline, view, depth)
+
+    def run(self, drawn: list[tuple[str, Any]]) -> None:
+        number, root = next(_numbers), blank(self.pipeline, 0)
+        for spelling, step in drawn:
+            root = self.go(root, spelling.format(number), step)
+            found = self.service.store.read(spelling.format(number), lambda view: view)
+            assert self.plain(found, 0) == root
 
 
 # What is drawn.
@@ -154,7 +170,7 @@ parts = st.integers(0, 2)
 paths = st.lists(parts, max_size=3).map(tuple)
 
 
-def changes(depth: int) -> st.SearchStrategy[tuple[Any, ...]]:
+def changes(flags: list[str]) -> st.SearchStrategy[tuple[Any, ...]]:
     reasons = st.none() | st.text(
         st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5
     )
@@ -162,59 +178,58 @@ def changes(depth: int) -> st.SearchStrategy[tuple[Any, ...]]:
         st.sampled_from([("started",), ("completed",), ("pending",), ("touch",)]),
         st.tuples(st.just("failed"), reasons),
     ]
-    if flags := list(FLAGS[depth]):
+    if flags:
         always.append(st.tuples(st.just("set"), st.sampled_from(flags), st.booleans()))
         always.append(st.tuples(st.just("reset"), st.sampled_from(flags)))
     return st.one_of(always)
 
 
 aborts = st.sampled_from([False, False, False, True])
-opens = paths.flatmap(
-    lambda path: st.tuples(st.just("open"), st.just(path), st.lists(changes(len(path)), max_size=4), aborts)
-)
-works = st.one_of(
-    st.tuples(st.just("delete"), st.lists(parts, min_size=1, max_size=3).map(tuple)),
-    paths.flatmap(lambda path: st.tuples(st.just("change"), st.just(path), changes(len(path)))),
-)
-trees = st.tuples(st.just("tree"), st.lists(works, max_size=5), aborts)
 spellings = st.sampled_from(["Pro_{}", "pro-{}", "PRO-{}"])
-steps = st.lists(st.tuples(spellings, opens | trees), max_size=8)
 
 
-def run(service: LSMStateService, drawn: list[tuple[str, Any]]) -> None:
-    number, root = next(_numbers), blank(0)
-    for spelling, step in drawn:
-        root = go(service, root, spelling.format(number), step)
-        assert plain(service.read_project(spelling.format(number)), 0) == root
+def steps(pipeline: Pipeline) -> st.SearchStrategy[list[tuple[str, Any]]]:
+    def at(path: tuple[int, ...]) -> st.SearchStrategy[tuple[Any, ...]]:
+        return changes(list(pipeline.flags[len(path)]))
+
+    opens = paths.flatmap(
+        lambda path: st.tuples(st.just("open"), st.just(path), st.lists(at(path), max_size=4), aborts)
+    )
+    works = st.one_of(
+        st.tuples(st.just("delete"), st.lists(parts, min_size=1, max_size=3).map(tuple)),
+        paths.flatmap(lambda path: st.tuples(st.just("change"), st.just(path), at(path))),
+    )
+    trees = st.tuples(st.just("tree"), st.lists(works, max_size=5), aborts)
+    return st.lists(st.tuples(spellings, opens | trees), max_size=8)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(drawn=steps)
-def test_the_service_does_what_the_model_does(service: LSMStateService, drawn: list[tuple[str, Any]]) -> None:
-    run(service, drawn)
+def drawn_steps(log: Ledger, pipeline: Pipeline, examples: int) -> Callable[[], None]:
+    """A property to be checked: whatever is drawn comes out as in the model."""
+    twins = Twins(pipeline, pipeline.service(log))
+
+    @settings(max_examples=examples, deadline=None, database=None)
+    @given(drawn=steps(pipeline))
+    def property_(drawn: list[tuple[str, Any]]) -> None:
+        twins.run(drawn)
+
+    return property_
 
 
-def test_after_random_operations_every_head_is_the_fold(service: LSMStateService, log: Ledger) -> None:
-    @settings(max_examples=15, deadline=None, database=None)
-    @given(drawn=steps)
-    def grow(drawn: list[tuple[str, Any]]) -> None:
-        run(service, drawn)
-
-    grow()
+@each_pipeline
+def test_the_service_does_what_the_model_does_and_every_head_is_the_fold(
+    log: Ledger, pipeline: Pipeline
+) -> None:
+    drawn_steps(log, pipeline, 40)()
     assert check_heads(log) > 0
 
 
 @pytest.mark.slow
+@each_pipeline
 def test_the_service_does_what_the_model_does_for_long(
-    service: LSMStateService, log: Ledger, minutes: float
+    log: Ledger, pipeline: Pipeline, minutes: float
 ) -> None:
     until = time.monotonic() + minutes * 60
-
-    @settings(max_examples=200, deadline=None, database=None)
-    @given(drawn=steps)
-    def grow(drawn: list[tuple[str, Any]]) -> None:
-        run(service, drawn)
-
+    check = drawn_steps(log, pipeline, 200)
     while time.monotonic() < until:
-        grow()
+        check()
     check_heads(log)

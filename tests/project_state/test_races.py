@@ -11,11 +11,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from ledger import Ledger, StreamConflict
+from ledger import NO_LOCKS, Ledger, StreamConflict
 from ledger.project_state import LSMStateService
 from tests.project_state.folding import check_heads, words
 
 IDS = {"slice_id": 1, "channel_id": 0}
+
+
+@pytest.fixture
+def service(log: Ledger) -> LSMStateService:
+    """Without the courtesy of locks: what is right must hold by the versions alone."""
+    return LSMStateService(log, locks=NO_LOCKS)
 
 
 @contextmanager

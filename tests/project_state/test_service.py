@@ -174,7 +174,7 @@ def test_after_its_scope_nothing_can_be_recorded(service: LSMStateService) -> No
 def test_a_strip_of_another_project_is_refused(service: LSMStateService) -> None:
     with service.open_project("A_b") as project:
         assert project.get_or_create_strip(LSMStripId("a-B", 1, 0, 2)).strip_id == 2
-        with pytest.raises(BadInput, match="not of the project 'A_b'"):
+        with pytest.raises(BadInput, match="is not project_name='a-b', which is open here, nor below it"):
             project.get_or_create_strip(STRIP)
 
 

@@ -167,6 +167,7 @@ def test_a_view_as_plain_values_is_json(project: LSMProjectStateView) -> None:
         "processing_finished_at": "2026-01-01T00:00:00+00:00",
         "attempts": 0,
         "reason": None,
+        "under_way": [],
         "slice_id": 1,
         "channel_id": 0,
         "strip_id": 2,

@@ -83,7 +83,7 @@ def test_w0_20_false_through_the_service_cascades(service: LSMStateService) -> N
 
 def test_the_service_connects_when_it_is_first_used(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     service = LSMStateService()
-    assert service._ledger is None
+    assert service.store._ledger is None
     monkeypatch.setenv("LEDGER_DSN", dsn)
     with service.open_strip(STRIP):
         pass
