@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator
-from typing import Final
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, TypeVar
 
-from ledger import Cursor, Ledger, Recorded, ServerUnavailable
+from ledger import Cursor, Ledger, NoPermission, Recorded, ServerUnavailable
+
+T = TypeVar("T")
 
 FIRST_PAUSE: Final = 0.001
 """Seconds before a follower that found nothing looks again."""
@@ -19,6 +21,7 @@ class Follower:
     """Follows a ledger from a position (exclusive) or a Cursor; delivers each event once, in order.
 
     topics: only these are delivered; the others are read and passed over. batch: events at most at once.
+    longest_pause: seconds; what another process appends is seen after this time at the latest.
     Raises CursorMismatch where the cursor is of another ledger or of a history that was rolled back.
     Where to go on after a restart is `cursor`: keep it in the transaction that keeps the effects.
     """
@@ -30,8 +33,9 @@ class Follower:
         *,
         topics: Collection[str] | None = None,
         batch: int = 500,
+        longest_pause: float = LONGEST_PAUSE,
     ) -> None:
-        self.ledger, self.batch = ledger, batch
+        self.ledger, self.batch, self.longest_pause = ledger, batch, longest_pause
         self.topics = None if topics is None else frozenset(topics)
         self.position = ledger.check_cursor(after) if isinstance(after, Cursor) else after
         self._last: Recorded | None = None
@@ -56,31 +60,43 @@ class Follower:
                 return wanted
         return []
 
-    def batches(self, stop: threading.Event | None = None) -> Iterator[list[Recorded]]:
+    def batches(
+        self, stop: threading.Event | None = None, *, empty: bool = False
+    ) -> Iterator[list[Recorded]]:
         """Batches for ever, or until `stop` is set; waits for events with pauses that adapt.
 
+        empty: also an empty batch before each pause, for a caller who has other things to do meanwhile.
         A server that goes away is waited for, as long as the ledger's patience; then ServerUnavailable.
         """
         pause = FIRST_PAUSE
         while not (stop and stop.is_set()):
             seen = self.ledger.wakeup.seen()
-            if events := self._patient_poll(stop):
+            if events := self.patiently(self.poll, stop):
                 pause = FIRST_PAUSE
                 yield events
                 continue
+            if empty:
+                yield []
             self.ledger.wakeup.wait(seen, pause, stop)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, self.longest_pause)
 
-    def _patient_poll(self, stop: threading.Event | None) -> list[Recorded]:
+    def patiently(self, act: Callable[[], T], stop: threading.Event | None = None) -> T | None:
+        """What `act` returns, which is called again while the server is away; None where `stop` was set then.
+
+        Raises ServerUnavailable after the ledger's patience, NoPermission at once, CursorMismatch where
+        another history came back.
+        """
         deadline = time.monotonic() + self.ledger.connections.patience
         while True:
             try:
-                return self.poll()
+                return act()
+            except NoPermission:
+                raise
             except ServerUnavailable:
                 if time.monotonic() > deadline:
                     raise
             if (stop or threading.Event()).wait(0.1):
-                return []
+                return None
             self._check_history()
 
     def _check_history(self) -> None:
