@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from . import administration, project_state, streams, tailing
+from . import administration, reacting, streams, tailing
 from .codes import MEANING, Code, Misuse, ReaderGone, Terminated
 from .printing import flush, forget_stdout, is_terminal, write
+from .project_state import group as project_state
 from .refusals import refuse
 from .session import AsJson, Session
 
@@ -42,7 +43,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for commands in (administration, streams, tailing, project_state):
+for commands in (administration, streams, tailing, reacting, project_state):
     commands.add_to(app)
 
 

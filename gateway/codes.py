@@ -26,7 +26,7 @@ MEANING: dict[Code, str] = {
     Code.MISUSE: "wrong use: bad arguments or bad names",
     Code.NOT_FOUND: "nothing is recorded under this name",
     Code.UNREACHABLE: "the server or its ledger cannot be reached or used",
-    Code.CONFLICT: "another writer came first",
+    Code.CONFLICT: "another writer came first, or has it open",
     Code.DEFECT: "a defect of pledger itself (LEDGER_DEBUG=1 shows where)",
     Code.INTERRUPTED: "interrupted (Ctrl-C)",
     Code.READER_GONE: "the reader of the output went away",

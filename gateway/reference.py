@@ -56,7 +56,19 @@ def walk(group: Any, above: str = "pledger") -> Iterator[tuple[str, Any]]:
 def _command(name: str, command: Any) -> str:
     arguments = [_metavar(p) for p in command.params if p.param_type_name == "argument"]
     usage = " ".join([name, *arguments, "[OPTIONS]"])
-    return f"## {name}\n\n    {usage}\n\n{inspect.cleandoc(command.help)}\n\n{_options(command)}"
+    return f"## {name}\n\n    {usage}\n\n{_prose(command.help)}\n\n{_options(command)}"
+
+
+def _prose(text: str) -> str:
+    """A help text as Markdown: its examples, which the parser leaves as they are, as code."""
+    lines = iter(inspect.cleandoc(text).splitlines())
+    prose = []
+    for line in lines:
+        if line == "\b":
+            prose += [next(lines), ""]
+        else:
+            prose.append(f"  {line}" if line.startswith("  ") else line)
+    return "\n".join(prose)
 
 
 def _options(command: Any) -> str:

@@ -42,13 +42,13 @@ def understood(error: Exception) -> Refusal:
         return Refusal(Code.NOT_FOUND, name, _sentence(error), plain(error.parts))
     if isinstance(error, Misuse) or hasattr(error, "format_message"):
         return Refusal(Code.MISUSE, name, _misuse(error), {})
-    if isinstance(error, OSError):
-        return Refusal(Code.REFUSED, name, f"the output cannot be written: {error.strerror or error}", {})
     from ledger.errors import LedgerError  # late: it costs more time than the parser
 
-    if isinstance(error, LedgerError):
+    if isinstance(error, LedgerError):  # before OSError: a LockTimeout is one too
         parts = {part: value for part, value in vars(error).items() if not part.startswith("_")}
         return Refusal(code_of(error), name, _sentence(error), plain(parts))
+    if isinstance(error, OSError):
+        return Refusal(Code.REFUSED, name, f"the output cannot be written: {error.strerror or error}", {})
     hint = "this is a defect of pledger, and LEDGER_DEBUG=1 shows the traceback to report"
     return Refusal(Code.DEFECT, name, f"{name}: {_sentence(error)}; {hint}", {})
 
@@ -58,7 +58,7 @@ def code_of(error: Exception) -> Code:
     from ledger import errors as e
 
     match error:
-        case e.StreamConflict() | e.GuardFailed() | e.CommandReused():
+        case e.StreamConflict() | e.GuardFailed() | e.CommandReused() | e.LockTimeout():
             return Code.CONFLICT
         case e.BadInput():
             return Code.MISUSE

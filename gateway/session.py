@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,10 +71,18 @@ class Session:
                 importlib.import_module(name)
         named = os.environ.get("LEDGER_DOMAINS", "").split(",")
         for name in filter(None, map(str.strip, (*self.domains, *named))):
-            try:
-                importlib.import_module(name)
-            except ModuleNotFoundError as error:
-                raise Misuse(f"the domain {name!r} cannot be imported: {error}") from None
+            imported(name, "domain")
+
+
+def imported(name: str, what: str) -> ModuleType:
+    """A module of the user's. Raises Misuse where it cannot be imported."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        hint = "with PYTHONPATH=. what is in this folder is found"
+        raise Misuse(f"the {what} {name!r} cannot be imported: {error}; {hint}") from error
+    except Exception as error:  # whatever somebody else's module does
+        raise Misuse(f"the {what} {name!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def session_of(context: typer.Context, as_json: bool) -> Session:

@@ -1,4 +1,4 @@
-"""`pledger lsm show` (spec S0-80)."""
+"""`pledger lsm|psoct show` (spec S0-80)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ledger import Ledger
-from ledger.project_state import LSMStateService
+from ledger.project_state import LSMStateService, OCTStateService
 from tests.gateway.conftest import Ended
 
 Pledger = Callable[..., Ended]
@@ -118,3 +118,39 @@ def test_show_knows_the_strips_of_a_project(pledger: Pledger, brain: LSMStateSer
         True,
         1,
     )
+
+
+def test_psoct_is_shown_alike(pledger: Pledger, log: Ledger) -> None:
+    service = OCTStateService(log)
+    with service.open_slice("Brain_7", slice_id=1) as a_slice:
+        a_slice.set_registered()
+        mosaic = a_slice.get_or_create_mosaic(2)
+        mosaic.set_volume_stitched()
+        mosaic.get_or_create_batch(1).set_complexed()
+        mosaic.get_or_create_batch(2).mark_failed("no disk")
+    show = ("psoct", "show", "brain-7")
+    assert json.loads(pledger(*show, "--json").out) == service.peek_project("brain-7").to_dict()
+    (row,) = pledger(*show).rows
+    assert row[:8] == [
+        "1",
+        "2",
+        "pending",
+        "2",
+        "0",
+        "0",
+        "1",
+        "1",
+    ]  # its batches: all, done, running, failed, pending
+    assert row[8:] == ["1", "0", "0", "0", "0", "no", "yes", "no", "no", "yes", "no"]
+    batches = pledger(*show, "--slice", "1", "--mosaic", "2").rows
+    assert batches[0][:7] == ["1", "pending", "yes", "no", "no", "no", "no"]
+    assert (batches[1][:2], batches[1][-1]) == (["2", "failed"], "no disk")
+    batch = pledger(*show, "--slice", "1", "--mosaic", "2", "--batch", "1")
+    assert dict(batch.rows)["complexed"] == "yes"
+    for options, says in [
+        (["--batch", "1"], "`--mosaic` is required when `--batch` is provided"),
+        (["--mosaic", "1"], "`--slice` is required when `--mosaic` is provided"),
+        (["--slice", "1", "--mosaic", "9"], "Mosaic not found: slice=1, mosaic=9"),
+        (["--slice", "1", "--mosaic", "2", "--batch", "9"], "Batch not found: slice=1, mosaic=2, batch=9"),
+    ]:
+        assert says in pledger(*show, *options).err

@@ -17,6 +17,7 @@ from tests.gateway.conftest import ROOT, environment
 
 ROOT_COMMAND: Any = typer.main.get_command(app)
 COMMANDS = dict(walk(ROOT_COMMAND))
+OF_A_PIPELINE = ("show", "reset", "mark", "plan", "report")
 HEAVY = ("ledger", "projections", "psycopg", "pydantic", "rich", "eventsourcing")
 
 
@@ -26,8 +27,18 @@ def test_the_reference_is_fresh() -> None:
 
 
 def test_these_are_the_commands() -> None:
-    names = ("init", "doctor", "streams", "history", "show", "tail", "lsm show")
+    names = ["init", "doctor", "streams", "history", "show", "tail", "react"]
+    names += [f"{pipeline} {name}" for pipeline in ("lsm", "psoct") for name in OF_A_PIPELINE]
     assert sorted(COMMANDS) == sorted(f"pledger {name}" for name in names)
+
+
+def test_the_examples_of_the_help_are_code_in_the_reference() -> None:
+    text = reference()
+    assert "\b" not in text
+    assert (
+        "Examples:\n\n    pledger lsm plan brain_7 --strips-per-slice 4\n    pledger lsm plan brain_7\n\n"
+        in text
+    )
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -1,0 +1,1 @@
+"""`pledger lsm …` and `pledger psoct …`: the same commands; declaration.py says what differs."""
