@@ -30,7 +30,8 @@ from tests.docs.tables import tables
 
 FOLDER = ROOT / "docs" / "reference"
 PACKAGES = (
-    "ledger", "ledger.project_state", "projections",
+    "ledger", "ledger.project_state", "projections", "projections.project_state", "consumers",
+    "consumers.prefect_flows",
     "ledger.store", "ledger.store.embedded", "ledger.store.health", "ledger.store.sql",
 )  # fmt: skip
 

@@ -7,6 +7,14 @@ SKIPPED = [
         "docs/how-to/run-the-demo-on-your-images.md",
         "tests/demo runs it, on the shipped image and on a folder",
     ),
+    *[
+        (
+            "docs/how-to/use-with-prefect.md",
+            "it needs the extra and a Prefect server; tests/prefect_flows runs it",
+        )
+    ]
+    * 5,
+    *[("docs/how-to/use-with-prefect.md", "it is what the block above prints")] * 3,
     (
         "docs/how-to/use-your-own-postgres.md",
         "it needs another server; tests/faults/test_restore.py restores into one",

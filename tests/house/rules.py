@@ -23,6 +23,8 @@ NEVER = {"tests", "docs", "dev"}
 HOMES = {
     "eventsourcing": ("ledger/store", "projections"),
     "kafka": ("consumers",),
+    "prefect": ("consumers/prefect_flows",),
+    "prefect_sqlalchemy": ("consumers/prefect_flows",),
     "psycopg": ("ledger/store", "projections", "consumers"),
     "psycopg_pool": ("ledger/store", "projections", "consumers"),
     "rich": ("gateway",),
