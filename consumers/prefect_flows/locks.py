@@ -22,7 +22,8 @@ from typing import Any, Final
 
 from ledger.errors import BadInput, LockTimeout, shown
 from ledger.names import split_name
-from ledger.store.locks import Held, Nesting, Path, checked_timeout
+from ledger.store.locks import Held, checked_timeout
+from ledger.store.nesting import Nesting, Path
 
 from .limits import Lease, LimitUnfit, clock, ensure_limit, limit_name, own_client, prefect_errors
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Self
+from functools import cache, cached_property, lru_cache
+from typing import Any, Self
 
 from ..errors import BadInput
 from ..names import checked_id, project_key, stream_name
@@ -23,15 +23,21 @@ class Ident:
     project_name: str
 
     def __post_init__(self) -> None:
-        stream_name("project", *self.key)
+        try:
+            self.key  # noqa: B018 - checked when it is made, and remembered
+        except TypeError as error:  # what cannot be a part may be no key of a dict either
+            if not isinstance(error, BadInput):
+                self.key_of([getattr(self, name) for name in self.fields()])
+            raise
 
     def __str__(self) -> str:
         return " ".join(f"{name}={getattr(self, name)!r}" for name in self.fields())
 
-    @property
+    @cached_property
     def key(self) -> tuple[str | int, ...]:
         """The parts of the stream's name; two spellings of one project have the same."""
-        return self.key_of([getattr(self, name) for name in self.fields()])
+        kind: Any = type(self)  # to the type checker, a class is not always hashable
+        return _key(kind, *[getattr(self, name) for name in self.fields()])
 
     @classmethod
     @cache
@@ -63,6 +69,14 @@ class Ident:
                 f"{' and '.join(missing)} must be given: a {cls.__name__} has {', '.join(cls.fields())}"
             )
         return cls(given, **ids)
+
+
+@lru_cache(maxsize=20_000, typed=True)
+def _key(kind: Any, *parts: str | int) -> tuple[str | int, ...]:
+    """The key of an ident, which must have room in a stream's name; remembered, as workers make many."""
+    key: tuple[str | int, ...] = kind.key_of(parts)
+    stream_name("project", *key)
+    return key
 
 
 @dataclass(frozen=True)

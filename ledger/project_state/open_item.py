@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar, overload
 
 from ..errors import BadInput, MoveNotAllowed, UnknownFlag
 from ..event import Event, Unknown
-from ..names import checked_id
+from ..names import checked_id, stream_name
 from ..stream import Stream
 from .declared import check_level
 from .facts import Created, Facts, ItemFact, ProcessingState, ProjectCreated, Status, facts_of
@@ -152,13 +152,12 @@ class OpenItem(Stream[I, ItemFact]):
     @classmethod
     def name_of(cls, *key: str | int) -> str:
         """The name of the stream with this key; spellings of one project share it."""
-        return super().name_of(*cls.key_of(key))
+        return _named(cls, key)[1]
 
     @classmethod
     def key_of(cls, parts: Sequence[str | int]) -> tuple[str | int, ...]:
         """The parts of the stream's name, checked; an id may be its decimal text, as it is in there."""
-        whole = [int(p) if n and isinstance(p, str) and p.isdecimal() else p for n, p in enumerate(parts)]
-        return cls.IDENT.key_of(whole)
+        return _named(cls, parts)[0]
 
     @classmethod
     def initial(cls, *key: str | int) -> I:
@@ -260,3 +259,22 @@ class OpenItem(Stream[I, ItemFact]):
         if name not in self.FACTS.flags:
             raise UnknownFlag(name, self.CATEGORY, self.FACTS.flags)
         return name
+
+
+Named = tuple[tuple[str | int, ...], str]
+"""A key, checked, and the name of its stream."""
+
+
+def _named(kind: Any, parts: Sequence[str | int]) -> Named:
+    """The key and the name of the item with these parts; remembered, as a scope asks for each many times."""
+    try:
+        return _name(kind, *parts)
+    except TypeError:  # what cannot be a part may be no key of a dict either
+        return _name.__wrapped__(kind, *parts)
+
+
+@lru_cache(maxsize=20_000, typed=True)
+def _name(kind: Any, *parts: str | int) -> Named:
+    whole = [int(p) if n and isinstance(p, str) and p.isdecimal() else p for n, p in enumerate(parts)]
+    key = kind.IDENT.key_of(whole)
+    return key, stream_name(kind.CATEGORY, *key)

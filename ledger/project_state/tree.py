@@ -9,7 +9,7 @@ views.py shows the same without opening anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from ..append import Append
@@ -17,8 +17,9 @@ from ..errors import LockLost, MoveNotAllowed, StreamConflict, WrongIdent
 from ..expected import Exact
 from ..names import checked_id, stream_name
 from ..store.ledger import Ledger
-from ..store.locks import Locks
-from .facts import Created, Status
+from ..store.locks import AdvisoryLocks, Held, Locks
+from ..store.reading import Row, fill
+from .facts import LIVE, Created, Status
 from .ident import Ident
 from .item import Item
 from .open_item import OpenItem
@@ -43,6 +44,7 @@ class Tree:
         self._below: dict[Key, dict[int, OpenItem[Any]]] = {}
         self._filled: set[Key] = set()
         self._alone: set[Key] = set()
+        self._rows: dict[Key, Row] = {}
 
     # Reading
 
@@ -75,7 +77,7 @@ class Tree:
 
     def _load_one(self, item: OpenItem[Any]) -> None:
         """What is known of one item below the target, unless all of them are known or soon will be."""
-        parent = self.items[item.key[:-1]] if len(item.key) > len(self.target) else None
+        parent = self.item(item.key[:-1]) if len(item.key) > len(self.target) else None
         if parent is None or item.key in self._alone or self._is_filled(parent.key) or parent.version == 0:
             return
         self.looked_below = True
@@ -87,12 +89,16 @@ class Tree:
 
     def item(self, key: Key) -> OpenItem[Any]:
         """The item of this key; a blank one where nothing is known of it."""
-        return self.items.get(key) or self._place(self.levels[len(key) - 1](*key))
+        item = self.items.get(key)
+        if item is None:
+            item = self._place(self.levels[len(key) - 1](*key))
+            if key in self._rows:
+                fill(item, *self._rows.pop(key))
+        return item
 
     def _place(self, item: OpenItem[Any]) -> OpenItem[Any]:
         *above, child_id = item.key
         if above:
-            self.item(tuple(above))
             self._below.setdefault(tuple(above), {})[int(child_id)] = item
         self.items[item.key], item.tree = item, self
         return item
@@ -100,7 +106,7 @@ class Tree:
     def shows(self, item: OpenItem[Any]) -> bool:
         """Whether the item is there to be seen."""
         while item.state.exists and len(item.key) > 1:
-            parent = self.items[item.key[:-1]]
+            parent = self.item(item.key[:-1])
             if item.state.under != parent.state.incarnation:
                 return False
             item = parent
@@ -108,9 +114,13 @@ class Tree:
 
     # Changing
 
-    def open(self) -> OpenItem[Any]:
-        """The target, created with what is missing above it."""
-        self.load_path()
+    def open(self, rows: Sequence[Row] = ()) -> OpenItem[Any]:
+        """The target, created with what is missing above it. rows: what its path is at, if that is known."""
+        if not rows:
+            self.load_path()
+        self._rows = {self.target[:depth]: row for depth, row in enumerate(rows, 1)}
+        if rows and _show(rows[:-1], self.item(self.target).state):  # mostly: then nothing above is made
+            return self.item(self.target)
         for depth in range(1, len(self.target) + 1):
             self._ensure(self.item(self.target[:depth]))
         return self.item(self.target)
@@ -144,7 +154,7 @@ class Tree:
 
     def _ensure(self, item: OpenItem[Any]) -> OpenItem[Any]:
         if not self.shows(item):
-            above = self.items[item.key[:-1]].state.incarnation if len(item.key) > 1 else 0
+            above = self.item(item.key[:-1]).state.incarnation if len(item.key) > 1 else 0
             item.create(under=above, name=self.ident.project_name)
         return item
 
@@ -173,7 +183,7 @@ class Tree:
         created below an item that is being deleted; that the parent changed otherwise is no conflict.
         """
         for attempt in range(GIVE_WAY):
-            changed = [item for item in self.items.values() if item.news]
+            changed = sorted((i for i in self.items.values() if i.news), key=lambda item: len(item.key))
             checks = self._parents_of_new(changed)
             try:
                 appends = [Append(item.name, [], Exact(item.version)) for item in checks]
@@ -189,7 +199,7 @@ class Tree:
     def _parents_of_new(self, changed: Iterable[OpenItem[Any]]) -> list[OpenItem[Any]]:
         """The items, themselves unchanged, below which something was created."""
         new = [item for item in changed if any(isinstance(event, Created) for event in item.news)]
-        above = {item.key[:-1]: self.items[item.key[:-1]] for item in new if len(item.key) > 1}
+        above = {item.key[:-1]: self.item(item.key[:-1]) for item in new if len(item.key) > 1}
         return [parent for parent in above.values() if not parent.news]
 
     def _give_way(self, refused: str, items: Sequence[OpenItem[Any]]) -> bool:
@@ -222,12 +232,33 @@ def opened(
     The lock is a courtesy, and its loss alone refuses nothing, because versions are checked. But what the
     block only looked at below the item has none in the append: then the loss is LockLost.
     """
-    with locks.exclusive(path_of(levels, ident), timeout_seconds=timeout_seconds) as held:
+    with _locked(locks, levels, ident, timeout_seconds) as held:
         tree = Tree(ledger, levels, ident)
         try:
-            yield tree.open()
+            yield tree.open(getattr(held, "rows", ()))
             if tree.looked_below and held.lost:
                 raise LockLost(tree.item(tree.target).name)
             tree.commit()
         finally:
             tree.ended = True
+
+
+def _locked(
+    locks: Locks, levels: Levels, ident: Ident, timeout_seconds: float | None
+) -> AbstractContextManager[Held]:
+    """The lock of the scope; where it lies in the ledger's database, the path is read in the same call."""
+    path = path_of(levels, ident)
+    if isinstance(locks, AdvisoryLocks):
+        schemas = [kind.state_schema() for kind in levels[: len(path)]]
+        return locks.opening(path, schemas, timeout_seconds=timeout_seconds)
+    return locks.exclusive(path, timeout_seconds=timeout_seconds)
+
+
+def _show(above: Sequence[Row], target: Item) -> bool:
+    """Whether a path is there to be seen, and was read whole: the rows above the target, and its state."""
+    incarnation = 0
+    for _, item, tail in above:
+        if not isinstance(item, dict) or tail or item["status"] not in LIVE or item["under"] != incarnation:
+            return False
+        incarnation = item["incarnation"]
+    return target.exists and target.under == incarnation

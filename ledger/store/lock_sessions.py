@@ -12,6 +12,7 @@ settles it: the one that ends the scope, or else the one that uses the session j
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 import weakref
@@ -25,6 +26,7 @@ from psycopg.pq import TransactionStatus
 from . import leaving
 from . import sql as statements
 from .line import Line
+from .reading import Row
 
 IDLE: Final = 8
 """Sessions at most that are kept for the next scope."""
@@ -59,12 +61,22 @@ class Session:
 
     def hold(self, wanted: Locked, milliseconds: int | None) -> int:
         """Take the locks, and say how many were got, as hold_scope does. Raises psycopg's errors."""
-        self._read()
         limit = None if milliseconds is None else b"%d" % milliseconds
-        values = [wanted.keys, b"t" if wanted.exclusive else b"f", limit]
+        said = self._ask("hold_scope", [wanted.keys, b"t" if wanted.exclusive else b"f", limit])
+        return int.from_bytes(said, "big", signed=True)
+
+    def open(self, wanted: Locked, milliseconds: int | None, names: bytes, schemas: bytes) -> list[Row] | int:
+        """Take the locks of a scope, and say what the streams of its path are at; else as `hold`."""
+        limit = None if milliseconds is None else b"%d" % milliseconds
+        said = self._ask("open_scope", [wanted.keys, limit, names, schemas])
+        found: list[Row] | int = json.loads(said)
+        return found
+
+    def _ask(self, name: str, values: list[bytes | None]) -> bytes:
+        self._read()
         try:
-            self._send("hold_scope", values)
-            return int.from_bytes(self.line.answer(), "big", signed=True)
+            self._send(name, values)
+            return self.line.answer()
         except BaseException:  # also what a signal's handler raises
             self._recover()
             raise

@@ -11,32 +11,29 @@ from __future__ import annotations
 
 import math
 import os
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import blake2b
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 from uuid import UUID
 
 import psycopg
 
-from ..errors import AlreadyOpen, BadInput, LockTimeout, ServerUnavailable, shown
+from ..errors import BadInput, LockTimeout, ServerUnavailable, shown
 from . import reading
 from . import sql as statements
 from .connections import reach
 from .faults import raise_ours
 from .line import Line
 from .lock_sessions import Locked, Session, Sessions
+from .nesting import Nesting, Opened, Path
+from .reading import Row
 
 _SCOPE_OF: Final = "pledger scope of "
 """How a session of ours is called on the server, before the actor's name."""
-Path = Sequence[str]
-"""The names of streams from the top of a tree down to the target."""
-Opened = tuple[list[tuple[str, ...]], tuple[str, ...]]
-"""A path that a thread has open: the list of its thread, and what to remove from there when it ends."""
 
 
 class Held(Protocol):
@@ -46,6 +43,13 @@ class Held(Protocol):
     def lost(self) -> bool:
         """Whether it was lost meanwhile: its session ended, or its lease."""
         ...
+
+
+class HeldAndRead(Held, Protocol):
+    """A lock that is held, and what the streams of its path were at when it was granted, in their order."""
+
+    @property
+    def rows(self) -> Sequence[Row]: ...
 
 
 class Locks(Protocol):
@@ -86,40 +90,6 @@ class NoLocks:
 NO_LOCKS: Final = NoLocks()
 
 
-class Nesting:
-    """The paths that each thread has open: a nested open is refused, where it would wait for itself."""
-
-    def __init__(self) -> None:
-        self._local = threading.local()
-
-    @property
-    def paths(self) -> list[tuple[str, ...]]:
-        """Those of this thread; a fork has none open."""
-        if getattr(self._local, "pid", None) != os.getpid():
-            self._local.pid, self._local.paths = os.getpid(), []
-        found: list[tuple[str, ...]] = self._local.paths
-        return found
-
-    def enter(self, path: Path) -> Opened:
-        """Note that this thread opens the path. Raises AlreadyOpen, naming the outer scope."""
-        paths, entering = self.paths, tuple(path)
-        for outer in tuple(paths):
-            least = min(len(outer), len(entering))
-            if outer[:least] == entering[:least]:
-                raise AlreadyOpen(entering[-1], f"the scope of {outer[-1]} of this thread")
-        paths.append(entering)
-        return paths, entering
-
-    @contextmanager
-    def entered(self, path: Path) -> Iterator[None]:
-        """This thread has the path open while the block runs. Raises AlreadyOpen, naming the outer scope."""
-        paths, entering = self.enter(path)
-        try:
-            yield
-        finally:
-            paths.remove(entering)
-
-
 _nesting = Nesting()  # of all ledgers of this process, also of two objects for the same one
 
 
@@ -136,6 +106,8 @@ class AdvisoryLocks:
         self._actor, self._patience = actor, patience
         self.sessions = Sessions(self._connected, schema)
         self.key = lru_cache(maxsize=4096)(partial(key_of, ledger))
+        self.keys = lru_cache(maxsize=4096)(self._keys)
+        self._where = f"{conninfo} {ledger}"
 
     def exclusive(self, path: Path, *, timeout_seconds: float | None) -> AbstractContextManager[Held]:
         """As in Locks. Raises ServerUnavailable too."""
@@ -145,13 +117,26 @@ class AdvisoryLocks:
         """As in Locks. Raises ServerUnavailable too."""
         return _Scope(self, path, False, timeout_seconds)
 
+    def opening(
+        self, path: Path, schemas: Sequence[int], *, timeout_seconds: float | None
+    ) -> AbstractContextManager[HeldAndRead]:
+        """As `exclusive`, and the streams of the path are read in the same call, once all locks are held.
+
+        schemas: the marks of the code that folds their states.
+        """
+        return _Scope(self, path, True, timeout_seconds, schemas)
+
     def close(self) -> None:
         """Close the sessions that hold nothing, and the others when their scopes end."""
         self.sessions.close()
 
     def nested(self, path: Path) -> Opened:
         """Note that this thread opens the path, as in Nesting."""
-        return _nesting.enter((f"{self._conninfo} {self._ledger}", *path))
+        return _nesting.enter((self._where, *path))
+
+    def _keys(self, *path: str) -> tuple[bytes, bytes]:
+        """The keys of a path's locks, and its names, as arrays."""
+        return b"{%s}" % b",".join(map(self.key, path)), array_of(map(_quoted, path))
 
     def holder(self, session: Session, name: str) -> str | None:
         """Who holds a name, in words; None where nobody is seen to."""
@@ -200,12 +185,21 @@ class AdvisoryLocks:
 class _Scope:
     """One scope of AdvisoryLocks: its locks from the beginning of a block to its end, in whichever thread."""
 
-    def __init__(self, locks: AdvisoryLocks, path: Path, exclusive: bool, seconds: float | None) -> None:
+    def __init__(
+        self,
+        locks: AdvisoryLocks,
+        path: Path,
+        exclusive: bool,
+        seconds: float | None,
+        schemas: Sequence[int] | None = None,
+    ) -> None:
         self._locks, self._path, self._exclusive, self._seconds = locks, path, exclusive, seconds
+        self._schemas = schemas
+        self.rows: Sequence[Row] = ()
         self._session: Session | None = None
         self._nested: Opened | None = None
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> Self:
         limit = checked_timeout(self._seconds)
         try:
             if self._exclusive:
@@ -239,8 +233,8 @@ class _Scope:
         try:
             if limit:
                 limit = max(0, limit - round((monotonic() - begin) * 1000))
-            keys = b"{%s}" % b",".join(map(self._locks.key, path))
-            taken = session.hold(Locked(keys, self._exclusive), limit)
+            keys, names = self._locks.keys(*path)
+            taken = self._ask(session, Locked(keys, self._exclusive), limit, names)
             deadlock, taken = taken < 0, taken if taken >= 0 else -1 - taken
             self._held = Locked(keys, self._exclusive, taken)
             if taken < len(path):
@@ -248,6 +242,24 @@ class _Scope:
                 raise LockTimeout(path[taken], None if deadlock else self._seconds, holder)
         finally:
             sessions.leave(session)
+
+    def _ask(self, session: Session, wanted: Locked, limit: int | None, names: bytes) -> int:
+        if self._schemas is None:
+            return session.hold(wanted, limit)
+        found = session.open(wanted, limit, names, array_of(map(str, self._schemas)))
+        if isinstance(found, int):
+            return found
+        self.rows = found
+        return len(self._path)
+
+
+def array_of(items: Iterable[str]) -> bytes:
+    """An array as the text that PostgreSQL reads."""
+    return f"{{{','.join(items)}}}".encode()
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def key_of(ledger: UUID, name: str) -> bytes:

@@ -22,6 +22,8 @@ from . import sql as statements
 
 Connection = psycopg.Connection[Any]
 O = TypeVar("O", bound=Stream[Any, Any])  # noqa: E741
+Row = tuple[int, str | dict[str, Any] | None, list[tuple[str, int, str | None, str]] | None]
+"""What a stream is at: the version of its state, the state as text or as JSON, and the events after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +136,23 @@ def _states(
 def _folded(kind: type[O], name: str, version: int, state: str | None, tail: str) -> tuple[int, Any]:
     """Version and state of a stream whose head is missing, behind, or folded by other code."""
     stream = kind(*split_name(name)[1])
+    fill(stream, version, state, json.loads(tail))
+    return stream.version, stream.state
+
+
+def fill(
+    stream: Stream[Any, Any],
+    version: int,
+    state: str | dict[str, Any] | None,
+    tail: Iterable[Sequence[Any]] | None,
+) -> None:
+    """Bring a fresh stream object to what was read: the state at a version, and the events after it."""
     if state is not None:
-        stream.restore(load(kind.STATE, state), version)
-    for topic, schema, data, at in json.loads(tail):
+        text = state if isinstance(state, str) else json.dumps(state)
+        stream.restore(load(stream.STATE, text), version)
+    for topic, schema, data, at in tail or ():
         event = Unknown(topic, schema, FrozenDict()) if data is None else read_event(topic, schema, data)
         stream.replay(event, datetime.fromisoformat(at).astimezone(UTC))
-    return stream.version, stream.state
 
 
 def _fill(stream: O, rows: list[tuple[Any, ...]]) -> O:

@@ -18,7 +18,8 @@ from consumers.prefect_flows.limits import own_client
 from ledger import AlreadyOpen, BadInput, Ledger, ServerUnavailable, StreamConflict
 from ledger.errors import LockTimeout
 from ledger.project_state import LSMStateService, ProcessingState
-from ledger.store.locks import Held, Path
+from ledger.store.locks import Held
+from ledger.store.nesting import Path
 
 pytestmark = [
     pytest.mark.usefixtures("flows", "tidy"),

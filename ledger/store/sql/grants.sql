@@ -5,7 +5,8 @@ REVOKE ALL ON SCHEMA {schema} FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
 GRANT USAGE ON SCHEMA {schema} TO {writer}, {reader}, {eraser};
 GRANT EXECUTE ON FUNCTION {schema}.append_one, {schema}.append_many TO {writer};
-GRANT EXECUTE ON FUNCTION {schema}.describe, {schema}.hold_scope, {schema}.release_scope TO {writer}, {reader};
+GRANT EXECUTE ON FUNCTION {schema}.describe, {schema}.hold_scope, {schema}.open_scope, {schema}.release_scope
+      TO {writer}, {reader};
 GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader};
 GRANT SELECT ON SEQUENCE {schema}.positions TO {reader};
 GRANT EXECUTE ON FUNCTION {schema}.bound, {schema}.heads_below, {schema}.lock_class, {schema}.mark_name TO {reader};

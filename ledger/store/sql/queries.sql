@@ -162,6 +162,10 @@ SELECT l.pid, ((l.classid::bigint & 65535) << 32) | l.objid::bigint AS held_at,
 -- Take the locks of a path for this session.
 SELECT {schema}.hold_scope(%s::integer[], %s::boolean, %s::integer);
 
+-- name: open_scope
+-- Take the locks of a path for this session, and say what its streams are at.
+SELECT {schema}.open_scope(%s::integer[], %s::integer, %s::text[], %s::integer[]);
+
 -- name: release_scope
 -- Give back the first locks of a path.
 SELECT {schema}.release_scope(%s::integer[], %s::boolean, %s::integer);

@@ -44,6 +44,32 @@ BEGIN
     RETURN taken;
 END $$;
 
+-- The same for a scope that opens the last name: takes it exclusively, and returns what the streams of the path are at
+-- in that moment, as JSON: [version, state, tail] for each, as in the statement states_of, the state of the last one as
+-- text. Where a lock is missing, the number that hold_scope returns. One call, because each costs as much as its work.
+CREATE OR REPLACE FUNCTION open_scope(p_keys integer[], p_timeout integer, p_names text[], p_schemas integer[]) RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    taken CONSTANT integer := hold_scope(p_keys, true, p_timeout);
+BEGIN
+    IF taken < cardinality(p_names) THEN
+        RETURN taken;
+    END IF;
+    RETURN (SELECT json_agg(json_build_array(coalesce(h.state_version, 0), CASE WHEN wanted.i < cardinality(p_names) THEN h.state
+                                                                             ELSE to_jsonb(h.state::text) END, e.tail)
+                            ORDER BY wanted.i)
+              FROM unnest((SELECT p_names), (SELECT p_schemas)) WITH ORDINALITY wanted (stream, state_schema, i)
+              LEFT JOIN LATERAL (
+                   SELECT CASE WHEN state_schema = wanted.state_schema THEN state_version ELSE 0 END AS state_version,
+                          CASE WHEN state_schema = wanted.state_schema THEN state END AS state
+                     FROM heads WHERE stream = wanted.stream) h ON true
+              LEFT JOIN LATERAL (
+                   SELECT json_agg(json_build_array(t.topic, t.schema, t.data::text, t.recorded_at) ORDER BY t.version) AS tail
+                     FROM (SELECT version, topic, schema, data, recorded_at FROM events
+                            WHERE stream = wanted.stream AND version > coalesce(h.state_version, 0) ORDER BY version) t) e
+                   ON true);
+END $$;
+
 -- Give back the first p_count locks of a path, the last first.
 CREATE OR REPLACE FUNCTION release_scope(p_keys integer[], p_exclusive boolean, p_count integer) RETURNS integer
 LANGUAGE plpgsql AS $$
