@@ -24,7 +24,7 @@ EVERY: Final = 5.0
 Which = Annotated[
     str,
     typer.Argument(
-        metavar="[MODULE:NAME]",
+        metavar="MODULE:NAME",
         help="A function of yours that takes the ledger and returns a Reactor; else that of readiness.",
     ),
 ]

@@ -88,7 +88,8 @@ def _spelling(parameter: Any) -> str:
 
 
 def _metavar(parameter: Any) -> str:
-    return str(parameter.metavar or parameter.name.upper())
+    name = str(parameter.metavar or parameter.name.upper())
+    return f"[{name}]" if parameter.param_type_name == "argument" and not parameter.required else name
 
 
 def _default(parameter: Any) -> str:

@@ -78,6 +78,6 @@ def _sentence(error: Exception) -> str:
 
 def _misuse(error: Any) -> str:
     """What the parser says, and where its help is; typer has moved the classes, but not the methods."""
-    said = " ".join(error.format_message().split()).rstrip(".")
+    said = " ".join(error.format_message().split())
     context = getattr(error, "ctx", None)
-    return f"{said}; see `{context.command_path} --help`" if context is not None else said
+    return said if context is None else f"{said.rstrip('.')}; see `{context.command_path} --help`"

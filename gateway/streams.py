@@ -30,7 +30,7 @@ def add_to(app: typer.Typer) -> None:
 
 def streams(
     context: typer.Context,
-    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", help="Only names that start so.")] = "",
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only names that start so.")] = "",
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 100,
     after: Annotated[
         str, typer.Option(metavar="STREAM", help="Only names after this one: the next page.")

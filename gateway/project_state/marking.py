@@ -30,7 +30,7 @@ Field = Annotated[
 ]
 Value = Annotated[
     str | None,
-    typer.Argument(metavar="[VALUE]", help="For a flag: true, 1, yes, y, or false, 0, no, n."),
+    typer.Argument(metavar="VALUE", help="For a flag: true, 1, yes, y, or false, 0, no, n."),
 ]
 Reason = Annotated[
     str | None, typer.Option("--reason", metavar="TEXT", help="Why it failed; only with `failed`.")

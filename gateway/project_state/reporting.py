@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 WIDE: Final = 30
 """Cells of the bar of a whole report."""
 STYLES: Final = {**STATES, "yes": "green", "no": "dim"}
+MOST_ROWS: Final = 100_000
+"""Expected children of one part that are still listed: a slip in a plan shall not fill the memory."""
 SHORT: Final = {
     "Total Strips": "Strips",
     "Total Batches": "Batches",
@@ -99,12 +101,15 @@ def _made(pipeline: Pipeline, view: Any, path: Path, expected: Totals) -> Report
     from projections import project_state as reports
 
     ((total, number),) = expected.items()
+    wanted = getattr(view, total) if number is None else number
+    if path and wanted is not None and wanted > MOST_ROWS:
+        raise Misuse(f"{total} is {wanted}; a row for each can be listed up to {MOST_ROWS:,}")
     if pipeline.name == "psoct":
         if path:
             where = {"slice_id": path.get("slice"), total: number}
             return reports.oct_mosaic_batches(view, path["mosaic"], **where)
         return reports.oct_all_mosaics(view, batches_per_mosaic=number)
-    if number is None and getattr(view, total) is None:
+    if wanted is None:
         option = f"--{total.replace('_', '-')} N"
         plan = f"`pledger {pipeline.name} plan {quote(view.project_name)} {option}`"
         raise Misuse(

@@ -45,7 +45,10 @@ def show(
 
 def _print(view: Any, pipeline: Pipeline, path: Path, session: Session) -> None:
     if len(path) == 3 or is_terminal():
-        fields([(name, told(value)) for name, value in _own(view) if value is not None], color=session.color)
+        fields(
+            [(name, told(value)) for name, value in _own(view) if value not in (None, ())],
+            color=session.color,
+        )
     match len(path):
         case 3:
             return

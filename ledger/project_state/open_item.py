@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Protocol, Self, TypeVar, overload
 
 from ..errors import BadInput, MoveNotAllowed, UnknownFlag
 from ..event import Event, Unknown
@@ -261,6 +262,7 @@ class OpenItem(Stream[I, ItemFact]):
         return name
 
 
+_DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,18}").fullmatch  # as ids are written, so 01 is no item
 Named = tuple[tuple[str | int, ...], str]
 """A key, checked, and the name of its stream."""
 
@@ -275,6 +277,6 @@ def _named(kind: Any, parts: Sequence[str | int]) -> Named:
 
 @lru_cache(maxsize=20_000, typed=True)
 def _name(kind: Any, *parts: str | int) -> Named:
-    whole = [int(p) if n and isinstance(p, str) and p.isdecimal() else p for n, p in enumerate(parts)]
+    whole = [int(p) if n and isinstance(p, str) and _DECIMAL(p) else p for n, p in enumerate(parts)]
     key = kind.IDENT.key_of(whole)
     return key, stream_name(kind.CATEGORY, *key)

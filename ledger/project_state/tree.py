@@ -19,7 +19,7 @@ from ..names import checked_id, stream_name
 from ..store.ledger import Ledger
 from ..store.locks import AdvisoryLocks, Held, Locks
 from ..store.reading import Row, fill
-from .facts import LIVE, Created, Status
+from .facts import LIVE, Created, Status, Touched
 from .ident import Ident
 from .item import Item
 from .open_item import OpenItem
@@ -150,7 +150,7 @@ class Tree:
             item = self.items[child.key]
             if not self.shows(item):
                 return None
-        return item
+        return item if self.shows(item) else None
 
     def _ensure(self, item: OpenItem[Any]) -> OpenItem[Any]:
         if not self.shows(item):
@@ -179,8 +179,9 @@ class Tree:
         """Append all that was recorded, all or nothing. Raises StreamConflict where another scope came first.
 
         Others may create the same path at the same time: where this scope has only created an item that is
-        there meanwhile, it takes theirs. A new item's parent is checked in the same moment, so nothing is
-        created below an item that is being deleted; that the parent changed otherwise is no conflict.
+        there meanwhile, it takes theirs, and what it has only touched, it touches again. A new item's parent
+        is checked in the same moment, so nothing is created below an item that is being deleted; that the
+        parent changed otherwise is no conflict.
         """
         for attempt in range(GIVE_WAY):
             changed = sorted((i for i in self.items.values() if i.news), key=lambda item: len(item.key))
@@ -189,9 +190,7 @@ class Tree:
                 appends = [Append(item.name, [], Exact(item.version)) for item in checks]
                 return self.ledger.commit(*changed, checks=appends)
             except StreamConflict as conflict:
-                giving = [
-                    item for item in changed if len(item.news) == 1 and isinstance(item.news[0], Created)
-                ]
+                giving = [item for item in changed if _says_little(item)]
                 if attempt == GIVE_WAY - 1 or not self._give_way(conflict.stream, [*giving, *checks]):
                     raise
         return None
@@ -214,9 +213,18 @@ class Tree:
         if not all(_same_life(item.state, fresh.state) for item, fresh in moved):
             return False
         for item, fresh in moved:
+            touched = any(isinstance(event, Touched) for event in item.news)
             item.restore(fresh.state, fresh.version)
             item.news.clear()
+            if touched:
+                item.touch()
         return True
+
+
+def _says_little(item: OpenItem[Any]) -> bool:
+    """Whether all its news may as well come after those of others: it was created once, or touched."""
+    made = sum(isinstance(event, Created) for event in item.news)
+    return made <= 1 and all(isinstance(event, Created | Touched) for event in item.news)
 
 
 def _same_life(ours: Item, theirs: Item) -> bool:
@@ -230,9 +238,10 @@ def opened(
     """The item, open for change, created if need be; what is recorded is stored at the end of the block.
 
     The lock is a courtesy, and its loss alone refuses nothing, because versions are checked. But what the
-    block only looked at below the item has none in the append: then the loss is LockLost.
+    block only looked at below the item has none in the append: then the loss is LockLost. Without locks
+    nothing guards what was only looked at.
     """
-    with _locked(locks, levels, ident, timeout_seconds) as held:
+    with _locked(ledger, locks, levels, ident, timeout_seconds) as held:
         tree = Tree(ledger, levels, ident)
         try:
             yield tree.open(getattr(held, "rows", ()))
@@ -244,11 +253,11 @@ def opened(
 
 
 def _locked(
-    locks: Locks, levels: Levels, ident: Ident, timeout_seconds: float | None
+    ledger: Ledger, locks: Locks, levels: Levels, ident: Ident, timeout_seconds: float | None
 ) -> AbstractContextManager[Held]:
-    """The lock of the scope; where it lies in the ledger's database, the path is read in the same call."""
+    """The lock of the scope; where it is the ledger's own, the path is read in the same call."""
     path = path_of(levels, ident)
-    if isinstance(locks, AdvisoryLocks):
+    if isinstance(locks, AdvisoryLocks) and locks is ledger.locks:  # another ledger has other streams
         schemas = [kind.state_schema() for kind in levels[: len(path)]]
         return locks.opening(path, schemas, timeout_seconds=timeout_seconds)
     return locks.exclusive(path, timeout_seconds=timeout_seconds)

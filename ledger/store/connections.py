@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from psycopg import pq
@@ -19,6 +19,8 @@ from .faults import ledger_errors
 from .line import Line
 
 Connection = psycopg.Connection[Any]
+TEXT: Final[dict[str, Any]] = {"client_encoding": "UTF8"}
+"""What a Line sends is UTF-8, whatever PGCLIENTENCODING or the role says."""
 
 
 class Connections:
@@ -138,7 +140,7 @@ class Connections:
         return ConnectionPool(
             self.conninfo,
             connection_class=Line,
-            kwargs={"autocommit": True, "application_name": "pledger"},
+            kwargs={"autocommit": True, "application_name": "pledger", **TEXT},
             min_size=0,
             max_size=self.most,
             timeout=self.patience,
@@ -157,7 +159,7 @@ def reach(conninfo: str, patience: float, **settings: Any) -> Line:
     deadline = time.monotonic() + patience
     while True:
         try:
-            return Line.connect(conninfo, autocommit=True, **limits, **settings)
+            return Line.connect(conninfo, autocommit=True, **limits, **TEXT, **settings)
         except psycopg.OperationalError:
             if (
                 pq.PGconn.ping(make_conninfo(conninfo, **limits).encode()) != pq.Ping.REJECT

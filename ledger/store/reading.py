@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.rows import tuple_row
 
+from ..errors import BadInput
 from ..event import Unknown, read_event
 from ..frozen import FrozenDict
 from ..names import split_name
@@ -122,7 +123,7 @@ def _states(
     for name, version, state, tail in rows:
         kind = kinds[name[: name.index("/")]]
         if tail is not None:
-            found[kind].append((name, *_folded(kind, name, version, state, tail)))
+            found[kind] += _folded(kind, name, version, state, tail)
         elif state is not None:
             whole[kind].append((name, version, state))
     for kind, texts in whole.items():
@@ -133,11 +134,19 @@ def _states(
     return found
 
 
-def _folded(kind: type[O], name: str, version: int, state: str | None, tail: str) -> tuple[int, Any]:
-    """Version and state of a stream whose head is missing, behind, or folded by other code."""
-    stream = kind(*split_name(name)[1])
+def _folded(
+    kind: type[O], name: str, version: int, state: str | None, tail: str
+) -> list[tuple[str, int, Any]]:
+    """Name, version and state of a stream whose head is missing, behind, or folded by other code.
+
+    Empty where the name is no key of the kind: what somebody appended there hides no other stream.
+    """
+    try:
+        stream = kind(*split_name(name)[1])
+    except BadInput:
+        return []
     fill(stream, version, state, json.loads(tail))
-    return stream.version, stream.state
+    return [(name, stream.version, stream.state)]
 
 
 def fill(

@@ -73,9 +73,9 @@ def test_the_fields_of_a_strip(pledger: Pledger, brain: LSMStateService) -> None
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (["--strip", "1"], 2, "`--channel` is required when `--strip` is provided"),
-        (["--slice", "1", "--strip", "1"], 2, "`--channel` is required when `--strip` is provided"),
-        (["--channel", "1"], 2, "`--slice` is required when `--channel` is provided"),
+        (["--strip", "1"], 2, "`--channel` is required when `--strip` is provided."),
+        (["--slice", "1", "--strip", "1"], 2, "`--channel` is required when `--strip` is provided."),
+        (["--channel", "1"], 2, "`--slice` is required when `--channel` is provided."),
         (["--slice", "-1"], 2, "--slice"),
         (["--slice", "one"], 2, "--slice"),
         (["--slice", "9"], 3, "Slice not found: slice=9"),
@@ -148,8 +148,8 @@ def test_psoct_is_shown_alike(pledger: Pledger, log: Ledger) -> None:
     batch = pledger(*show, "--slice", "1", "--mosaic", "2", "--batch", "1")
     assert dict(batch.rows)["complexed"] == "yes"
     for options, says in [
-        (["--batch", "1"], "`--mosaic` is required when `--batch` is provided"),
-        (["--mosaic", "1"], "`--slice` is required when `--mosaic` is provided"),
+        (["--batch", "1"], "`--mosaic` is required when `--batch` is provided."),
+        (["--mosaic", "1"], "`--slice` is required when `--mosaic` is provided."),
         (["--slice", "1", "--mosaic", "9"], "Mosaic not found: slice=1, mosaic=9"),
         (["--slice", "1", "--mosaic", "2", "--batch", "9"], "Batch not found: slice=1, mosaic=2, batch=9"),
     ]:

@@ -107,9 +107,9 @@ def test_several_ids_of_one_parent(pledger: Pledger, log: Ledger) -> None:
 
 
 BAD_USE: list[tuple[list[str], int, str]] = [
-    (["brain_7", "strip", "completed", "--slice", "1"], 2, "`--channel` is required\n"),
-    (["brain_7", "strip", "completed", "--channel", "1"], 2, "`--slice` is required\n"),
-    (["brain_7", "channel", "completed"], 2, "`--slice` is required\n"),
+    (["brain_7", "strip", "completed", "--slice", "1"], 2, "`--channel` is required.\n"),
+    (["brain_7", "strip", "completed", "--channel", "1"], 2, "`--slice` is required.\n"),
+    (["brain_7", "channel", "completed"], 2, "`--slice` is required.\n"),
     (["brain_7", "channel", "completed", *LEAF], 2, "`--strip` is below a channel"),
     (
         ["brain_7", "mosaic", "completed"],

@@ -114,6 +114,7 @@ def test_a_report_that_cannot_be(pledger: Pledger, log: Ledger) -> None:
         (["brain_7", "--strips-per-slice", "4", "--slice", "9"], 3, "Slice not found: slice=9"),
         (["brain_7", "--strips-per-slice", "4", "--json", "--markdown"], 2, "exclude each other"),
         (["brain_7", "--strips-per-slice", "-4"], 2, "--strips-per-slice"),
+        (["brain_7", "--strips-per-slice", "100001", "--slice", "1"], 2, "is 100001; a row for each"),
     ]:
         ended = pledger("lsm", "report", *arguments)
         assert (ended.code, ended.out) == (code, ""), arguments

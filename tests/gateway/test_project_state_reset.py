@@ -78,9 +78,9 @@ def test_a_dry_run_lists_what_would_go(pledger: Pledger, log: Ledger, pipeline: 
 
 
 BAD_USE: list[tuple[list[str], int, str]] = [
-    ([], 2, "`--slice` is required\n"),
-    (["--channel", "1"], 2, "`--slice` is required\n"),
-    (["--slice", "1", "--strip", "1"], 2, "`--channel` is required when `--strip` is provided"),
+    ([], 2, "`--slice` is required.\n"),
+    (["--channel", "1"], 2, "`--slice` is required.\n"),
+    (["--slice", "1", "--strip", "1"], 2, "`--channel` is required when `--strip` is provided."),
     (["--all", "--slice", "1"], 2, "`--all` and `--slice` exclude each other"),
     (["-a", "--strip", "1"], 2, "`--all` and `--strip` exclude each other"),
     (["--slice", "-1"], 2, "--slice"),

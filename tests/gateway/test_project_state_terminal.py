@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 
@@ -10,8 +11,9 @@ import pytest
 from gateway.cli import main
 from gateway.project_state.declaration import LSM, PIPELINES, PSOCT, Pipeline
 from ledger import Ledger
+from ledger.project_state import enter_milestone_stage
 from ledger.project_state.item import children_name, flags_of, totals_of
-from tests.gateway.projects import fill, options, pipelines
+from tests.gateway.projects import fill, options, path, pipelines
 
 Terminal = Callable[..., str]
 HOSTILE = "évil\x1b[31m\n_name\u202e"
@@ -98,6 +100,15 @@ def test_the_declarations_are_those_of_the_ledger() -> None:
             assert set(level.flags) == set(flags_of(kind.STATE))
             assert children_name(parent.STATE) == level.plural
             parent = kind
+
+
+def test_what_an_item_does_not_have_is_not_shown(terminal: Terminal, log: Ledger) -> None:
+    store = fill(log, LSM)
+    strip = ("lsm", "show", "brain_7", "--slice", "1", "--channel", "1", "--strip", "1", "--no-color")
+    assert "under_way" not in terminal(80, *strip)
+    assert "attempts" in terminal(80, *strip)
+    enter_milestone_stage(store, LSM.ident("brain_7", path(LSM, 1, 1, 1)), "archived")
+    assert re.search(r"under_way +archived", terminal(80, *strip))
 
 
 def test_an_oct_project_shows_its_slices_too(terminal: Terminal, log: Ledger) -> None:

@@ -79,3 +79,13 @@ def test_what_is_asked_of_the_parser_loads_nothing_heavy(argument: str) -> None:
         timeout=60,
     )
     assert done.stderr == "[]\n"
+
+
+@pytest.mark.parametrize("words", ["streams", "react", "lsm mark"])
+def test_the_usage_brackets_what_may_be_left_out_once(words: str) -> None:
+    usage = CliRunner().invoke(app, [*words.split(), "--help"]).stdout.split("\n\n")[0]
+    assert "[[" not in usage
+    (argument,) = [
+        a for a in COMMANDS[f"pledger {words}"].params if "Argument" in type(a).__name__ and not a.required
+    ]
+    assert f"[{argument.metavar}]" in usage

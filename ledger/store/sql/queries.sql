@@ -62,6 +62,7 @@ SELECT h.stream, h.state_version, h.state::text, e.tail::text
 -- name: states_below_at
 -- The same as of a position that was safe to read: the head's state where the event that it was folded up to is
 -- not later, and the events after it that are not later; else all events that are not later.
+-- OFFSET 0: else the question whether it fits is put in four places, and asked four times a stream.
 SELECT h.stream, h.state_version, h.state::text, e.tail::text
   FROM unnest(%(prefixes)s::text[], %(state_schemas)s::integer[]) wanted (prefix, state_schema)
   JOIN LATERAL (
@@ -70,7 +71,7 @@ SELECT h.stream, h.state_version, h.state::text, e.tail::text
          FROM (SELECT g.*, coalesce(g.state_schema = wanted.state_schema AND %(upto)s >= (
                       SELECT position FROM {schema}.events WHERE stream = g.stream AND version = g.state_version),
                       false) AS fits
-                 FROM {schema}.heads_below(wanted.prefix) g) f) h ON true
+                 FROM {schema}.heads_below(wanted.prefix) g OFFSET 0) f) h ON true
   LEFT JOIN LATERAL (
        SELECT json_agg(json_build_array(t.topic, t.schema, t.data::text, t.recorded_at) ORDER BY t.version) AS tail
          FROM (SELECT version, topic, schema, data, recorded_at FROM {schema}.events
@@ -123,7 +124,8 @@ SELECT stream, version, state_version, status, token, state_schema, state::text
 
 -- name: streams
 -- Streams whose names start with a prefix, by name, after a name; the last version of each from the events,
--- so that streams without heads are there too. A loose scan: one index probe a stream.
+-- so that streams without heads are there too. A loose scan: one index probe a stream. The limit stands inside,
+-- because a join beyond it may come in any order.
 WITH RECURSIVE walk AS (
     (SELECT stream FROM {schema}.events
       WHERE stream > %(after)s AND stream COLLATE "C" >= %(prefix)s AND stream COLLATE "C" < %(prefix)s || U&'\+10FFFF'
@@ -135,12 +137,11 @@ WITH RECURSIVE walk AS (
       FROM walk WHERE walk.stream IS NOT NULL
 )
 SELECT walk.stream, e.version, h.status, e.position, e.recorded_at
-  FROM walk
+  FROM (SELECT stream FROM walk WHERE stream IS NOT NULL LIMIT %(limit)s) walk
  CROSS JOIN LATERAL (SELECT version, position, recorded_at FROM {schema}.events
                       WHERE stream = walk.stream ORDER BY version DESC LIMIT 1) e
   LEFT JOIN {schema}.heads h ON h.stream = walk.stream AND h.version = e.version
- WHERE walk.stream IS NOT NULL
- LIMIT %(limit)s;
+ ORDER BY walk.stream;
 
 -- name: identity
 -- Who this ledger is, how far its schema is, and whether its sequence is behind its events.
@@ -180,8 +181,9 @@ SELECT pg_backend_pid(), ledger, standby FROM {schema}.describe();
 
 -- name: scope_session
 -- Make a session fit to hold scopes: no time limits, and the end of a client is noticed also while it waits, where
--- the server's system can tell.
-SELECT set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),
+-- the server's system can tell. Read committed, so that a scope sees what was stored while it waited for its lock.
+SELECT set_config('default_transaction_isolation', 'read committed', false),
+       set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),
        set_config('idle_session_timeout', '0', false),
        CASE WHEN current_setting('server_version_num')::integer >= 170000
             THEN set_config('transaction_timeout', '0', false) END,
