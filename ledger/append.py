@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from . import canon
 from .errors import BadInput
-from .event import Event
+from .event import Event, leads_to
 from .expected import ANY, Anything, Exact, Exists, Expected, Guard
 from .frozen import FrozenDict
 from .state import dump
@@ -85,7 +85,7 @@ def body_of(event: Event | Body) -> Body:
 
 def status_of(events: Sequence[Event]) -> str | None:
     """The status that the last of the events which moves the machine leads to."""
-    return next((event.to.value for event in reversed(events) if event.to is not None), None)
+    return next((to for event in reversed(events) if (to := leads_to(event)) is not None), None)
 
 
 def digest_of(appends: Sequence[Append]) -> bytes:

@@ -5,8 +5,10 @@ LedgerError
 ├── BadInput                 what was given can never be recorded; nothing was sent
 │   ├── BadName              a stream name, key part, topic or id that cannot be used
 │   ├── BadBody              a body that PostgreSQL would change or refuse
+│   ├── BadFile              a file to import that is not what it should be; says where
 │   ├── UnknownTopic         no class of this process records under this topic
 │   ├── UnknownFlag          an item of this level has no such flag
+│   ├── UnknownView          no class of this process declares a view of this name
 │   └── WrongIdent           an ident of another kind than the one that is needed here
 ├── Refused                  the ledger understood and says no; nothing was stored
 │   ├── MoveNotAllowed       the rule of the domain says no
@@ -15,11 +17,16 @@ LedgerError
 │   ├── CommandReused        this command id already recorded something else
 │   ├── EffectFailed         a registered inline effect raised; the append is undone
 │   ├── AlreadyOpen          this stream is open in this scope already
+│   ├── BeingBuilt           somebody else is building this view just now
+│   ├── DefinitionChanged    the view was built by another definition: rebuild it
+│   ├── EventsMissing        events before those that were handed in are not in the view yet
+│   ├── ViewsDiffer          the rebuilt view differs from the live one by more than was allowed
 │   ├── ClaimLost            work was taken over, ended or undone before it came to its end
 │   └── LockLost             the lock of a scope was lost, and others may have changed what it read
 ├── StreamNotFound           nothing is recorded under this name
 ├── CursorMismatch           the cursor is of another ledger, or of a history that was rolled back
 ├── ReactionFailed           a reactor stopped before an event, because what it does on it failed
+├── ViewFailed               a view cannot be followed or built, because its own statements fail
 ├── SchemaMismatch           the database and this code do not fit; run `pledger init`
 ├── DamagedLedger            the database contradicts itself; nothing more is appended
 └── ServerUnavailable        the server cannot be used just now
@@ -60,6 +67,14 @@ class BadBody(BadInput):
         self.wrong, self.path = wrong, path
 
 
+class BadFile(BadInput):
+    """A file to import that is not what it should be; `place` says where in it."""
+
+    def __init__(self, file: str, place: str, wrong: str) -> None:
+        super().__init__(f"{file}, {place}: {wrong}" if place else f"{file}: {wrong}")
+        self.file, self.place, self.wrong = file, place, wrong
+
+
 class UnknownTopic(BadInput):
     """No class of this process records under this topic."""
 
@@ -74,6 +89,17 @@ class UnknownFlag(BadInput, AttributeError):
     def __init__(self, flag: str, level: str, flags: Iterable[str]) -> None:
         super().__init__(f"{flag!r} is no flag of {level}; its flags: {', '.join(flags) or 'none'}")
         self.flag, self.level = flag, level
+
+
+class UnknownView(BadInput):
+    """No class of this process declares a view of this name."""
+
+    def __init__(self, view: str, known: Iterable[str]) -> None:
+        super().__init__(
+            f"no view is named {shown(view)}; known are {', '.join(sorted(known)) or 'none'}: import "
+            "the module that declares it"
+        )
+        self.view = view
 
 
 class WrongIdent(BadInput, TypeError):
@@ -137,6 +163,47 @@ class AlreadyOpen(Refused):
         self.stream, self.scope = stream, scope
 
 
+class BeingBuilt(Refused):
+    """Somebody else is building this view just now."""
+
+    def __init__(self, view: str) -> None:
+        super().__init__(f"view {view} is being built by somebody else; wait for that, or stop it")
+        self.view = view
+
+
+class DefinitionChanged(Refused):
+    """The view was built by another definition than that of this code."""
+
+    def __init__(self, view: str, copy: int) -> None:
+        super().__init__(
+            f"copy {copy} of view {view} was built by another definition than this code's: "
+            f"run `pledger rebuild {view}`, or run the code that built it"
+        )
+        self.view, self.copy = view, copy
+
+
+class EventsMissing(Refused):
+    """Events before those that were handed in are not in the view yet: read them from the log first."""
+
+    def __init__(self, view: str, position: int, after: int) -> None:
+        super().__init__(
+            f"view {view} is at position {position}, and what was handed in begins after {after}: hand in "
+            "the events between them first, such as the log holds them"
+        )
+        self.view, self.position, self.after = view, position, after
+
+
+class ViewsDiffer(Refused):
+    """The rebuilt view differs from the live one by more rows than was allowed; the live one stays."""
+
+    def __init__(self, view: str, rows: int, most: int) -> None:
+        super().__init__(
+            f"view {view}: {rows} rows differ between the rebuilt copy and the live one, allowed were "
+            f"{most}; the live one stays"
+        )
+        self.view, self.rows, self.most = view, rows, most
+
+
 class ClaimLost(Refused):
     """Work was taken over, ended or undone before it came to its end: what came of it changes nothing."""
 
@@ -186,6 +253,14 @@ class ReactionFailed(LedgerError):
             "it goes on there"
         )
         self.reactor, self.position, self.topic = reactor, position, topic
+
+
+class ViewFailed(LedgerError):
+    """A view cannot be followed or built, because its own statements fail; `__cause__` is how."""
+
+    def __init__(self, view: str, reason: str) -> None:
+        super().__init__(f"view {view} fails: {reason}; mend its definition, then rebuild it")
+        self.view, self.reason = view, reason
 
 
 class SchemaMismatch(LedgerError):

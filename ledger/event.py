@@ -22,6 +22,8 @@ TOPICS: dict[str, type[Event]] = {}
 class Event(BaseModel):
     """A fact of a domain: `class StripCompleted(Event, topic="lsm.strip.completed", to=Status.COMPLETED)`.
 
+    to_field: where the status is not the same for all events of the topic, the text field that holds it.
+
     Frozen all the way down. Recording forbids unknown fields, reading ignores them, so that old and new code
     run side by side. A changed shape takes the next `schema` number and an `upcast`.
     """
@@ -30,13 +32,19 @@ class Event(BaseModel):
 
     topic: ClassVar[str]
     to: ClassVar[StrEnum | None] = None
+    to_field: ClassVar[str | None] = None
     schema_number: ClassVar[int] = 1
 
     def __init_subclass__(
-        cls, topic: str = "", to: StrEnum | None = None, schema: int = 1, **kwargs: Any
+        cls,
+        topic: str = "",
+        to: StrEnum | None = None,
+        schema: int = 1,
+        to_field: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
-        cls.to, cls.schema_number = to, schema
+        cls.to, cls.to_field, cls.schema_number = to, to_field, schema
         if topic:
             if topic in TOPICS:
                 raise TypeError(f"topic {topic!r} already names {TOPICS[topic].__qualname__}")
@@ -86,6 +94,13 @@ def read_event(topic: str, schema: int, data: str | bytes) -> Event | Unknown:
             if schema <= kind.schema_number:
                 raise
     return Unknown(topic, schema, frozen(json.loads(data)))
+
+
+def leads_to(event: Event) -> str | None:
+    """The status that an event leads to: its `to`, or what its `to_field` holds; None leaves it as it is."""
+    if event.to_field is not None:
+        return None if (value := getattr(event, event.to_field)) is None else str(value)
+    return None if event.to is None else event.to.value
 
 
 def event_class(topic: str) -> type[Event]:

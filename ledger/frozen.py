@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 K = TypeVar("K")
@@ -57,3 +59,48 @@ def frozen(value: Any) -> Any:
 
 
 _LEAVES = frozenset({str, int, float, bool, type(None)})
+
+
+def changed(value: V, **changes: Any) -> V:
+    """A frozen dataclass with some fields changed: `dataclasses.replace`, in a quarter of its time.
+
+    That is half of what the fold of a log costs. A class without slots, or with a `__post_init__`, goes the
+    long way. Raises TypeError for a field that is not there.
+    """
+    copy = _copier(type(value))
+    if copy is None:
+        return dataclasses.replace(value, **changes)  # type: ignore[type-var]
+    twin: V = copy(value)
+    setters = _setters(type(value))
+    try:
+        for name, item in changes.items():
+            setters[name](twin, item)
+    except KeyError:
+        raise TypeError(f"{type(value).__name__} has no such fields: {', '.join(changes)}") from None
+    return twin
+
+
+def _copier_of(kind: type[Any]) -> Callable[[Any], Any] | None:
+    """A function that copies a dataclass, written for its fields: a loop over them costs twice as much."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    if any(not hasattr(getattr(kind, n, None), "__set__") for n in names) or hasattr(kind, "__post_init__"):
+        return None
+    lines = [
+        "def copy(value):",
+        " twin = new(kind)",
+        *(f" set_{n}(twin, value.{n})" for n in names),
+        " return twin",
+    ]
+    scope: dict[str, Any] = {"new": object.__new__, "kind": kind}
+    scope |= {f"set_{name}": setter for name, setter in _setters(kind).items()}
+    exec("\n".join(lines), scope)  # names of fields are identifiers
+    return scope["copy"]  # type: ignore[no-any-return]
+
+
+def _setters_of(kind: type[Any]) -> dict[str, Callable[[Any, Any], None]]:
+    return {field.name: getattr(kind, field.name).__set__ for field in dataclasses.fields(kind)}
+
+
+# Plain callables to the type checker: to it, a class is not always hashable.
+_copier: Callable[[Any], Callable[[Any], Any] | None] = cache(_copier_of)
+_setters: Callable[[Any], dict[str, Callable[[Any, Any], None]]] = cache(_setters_of)

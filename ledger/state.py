@@ -118,7 +118,8 @@ def _stamped(value: Any, at: datetime) -> Any:
         case Pending():
             return at
         case tuple():
-            return tuple(_stamped(item, at) for item in value)
+            items = [_stamped(item, at) for item in value]
+            return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
         case Mapping():
             return type(value)({key: _stamped(item, at) for key, item in value.items()})  # type: ignore[call-arg]
         case _:

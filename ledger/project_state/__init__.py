@@ -9,6 +9,7 @@ Project state: where every piece of a pipeline's data stands, as streams of fact
 """
 
 from .branch import Below, OpenBranch
+from .counted import LSM_SETS, OCT_SETS, sets_of
 from .external import (
     EXTERNAL_NAMES,
     ExternalEvent,
@@ -144,6 +145,7 @@ __all__ = [
     "LSMStripId",
     "LSMStripState",
     "LSMStripStateView",
+    "LSM_SETS",
     "LSM_STATE_SERVICE",
     "Left",
     "Levels",
@@ -167,6 +169,7 @@ __all__ = [
     "OCTSliceState",
     "OCTSliceStateView",
     "OCTStateService",
+    "OCT_SETS",
     "OCT_STATE_SERVICE",
     "OpenBranch",
     "OpenItem",
@@ -209,6 +212,7 @@ __all__ = [
     "position_in_slice",
     "provenance",
     "retry_conflicts",
+    "sets_of",
     "should_skip_run",
     "slice_of_mosaic",
     "topic_of",

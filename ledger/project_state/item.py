@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ..event import Event
-from ..frozen import FrozenDict
+from ..frozen import FrozenDict, changed
 from ..moves import Moves
 from ..state import TREE
 from .facts import (
@@ -215,7 +215,7 @@ def evolve(item: I, event: Event, at: datetime, /) -> I:
             return _born(item, event, at)
         case ItemFact():
             status = item.status if event.to is None else Status(event.to)
-            return replace(item, status=status, updated_at=at, **_changes(item, event, at))
+            return changed(item, status=status, updated_at=at, **_changes(item, event, at))
         case _:
             return item
 
@@ -267,4 +267,4 @@ def _born(item: I, event: Created, at: datetime) -> I:
         blank["project_name"] = event.project_name
     born = {"status": Status.PENDING, "created_at": at, "updated_at": at, "under": event.under}
     kept = {"incarnation": item.incarnation + 1, "claims": item.claims}
-    return replace(item, **blank | born | kept)
+    return changed(item, **blank | born | kept)

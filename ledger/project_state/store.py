@@ -24,6 +24,7 @@ from ..store.ledger import Ledger, connect
 from ..store.locks import Locks
 from .declared import check_levels
 from .ident import Ident
+from .known import make_known
 from .tree import opened
 from .views import Levels, path_of, view_of
 
@@ -41,6 +42,7 @@ class ProjectStore:
 
     def __init__(self, levels: Levels, ledger: Ledger | None = None, *, locks: Locks | None = None) -> None:
         check_levels(levels)
+        make_known(levels)
         self.levels = levels
         self._ledger, self._locks = ledger, locks
         self._connecting = Lock()

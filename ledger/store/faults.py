@@ -50,7 +50,8 @@ _THEIRS: tuple[tuple[tuple[type[psycopg.Error], ...], type[LedgerError], str], .
     (
         (pg.InsufficientPrivilege,),
         NoPermission,
-        "{}: grant the connecting role membership in the ledger's writer and reader roles",
+        "{}: grant the connecting role membership in the ledger's writer and reader roles, to keep views "
+        "also in its projector role",
     ),
     (
         (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName),

@@ -21,7 +21,8 @@ from ..errors import BadInput, BadName, DamagedLedger, NoPermission, ReadOnly, S
 from . import sql as scripts
 from .faults import ledger_errors
 
-ROLES = ("owner", "writer", "reader", "eraser")
+ROLES = ("owner", "writer", "reader", "projector", "eraser")
+EVERYDAY = ("writer", "reader", "projector")
 RACED = (pg.UniqueViolation, pg.DuplicateObject, pg.InternalError_)
 """Two transactions made or granted one role."""
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
@@ -47,6 +48,11 @@ def checked_schema(schema: str) -> str:
         wrong = "must be lower-case letters, digits and '_', at most 40, no digit or 'pg_' first"
         raise BadName("schema", schema, wrong)
     return schema
+
+
+def views_schema(schema: str) -> str:
+    """The schema in which the views of the ledger in `schema` are."""
+    return f"{schema}_views"
 
 
 def newest() -> int:
@@ -88,6 +94,8 @@ def _install(connection: psycopg.Connection[Any], schema: str) -> None:
         _make_schema(connection, schema)
     elif not is_there(connection, schema):
         raise SchemaMismatch(f"schema {schema!r} is there and holds no ledger: choose another, or drop it")
+    _make_views_schema(connection, schema)
+    let_make_schemas(connection, schema)
     run("enter_schema")
     run("become_owner", role="owner")
     if there:
@@ -187,8 +195,33 @@ def _make_schema(connection: psycopg.Connection[Any], schema: str) -> None:
         ) from error
 
 
+def _make_views_schema(connection: psycopg.Connection[Any], schema: str) -> None:
+    """The schema of views, and the way into it; it is the projector's, who alone may open it to others."""
+    found = _run(connection, schema, "views_owner", views_schema(schema)).fetchone()
+    projector = _roles(schema)["projector"].as_string(connection).strip('"')
+    if found is None:
+        _run(connection, schema, "create_views_schema", role="projector")
+    elif found[0].strip('"') != projector:
+        raise SchemaMismatch(
+            f"schema {views_schema(schema)!r}, in which this ledger's views would be, is there and belongs "
+            f"to {found[0]}: choose another name for the ledger's schema, or drop it"
+        )
+    _run(connection, schema, "become_projector", role="projector")
+    _run(connection, schema, "open_views_schema")
+    _run(connection, schema, "become_oneself")
+
+
+def let_make_schemas(connection: psycopg.Connection[Any], schema: str) -> bool:
+    """Let the ledger's owner make schemas in the database, where we may; whether it may now."""
+    owner = _roles(schema)["owner"].as_string(connection).strip('"')
+    may, we_may = _run(connection, schema, "may_make_schemas", owner).fetchone() or (False, False)
+    if we_may and not may:
+        _run(connection, schema, "let_make_schemas", role="owner")
+    return bool(may or we_may)
+
+
 def _how_to_join(connection: psycopg.Connection[Any], kind: str) -> str:
-    everyday = kind in ("writer", "reader") or connection.info.server_version < 160000
+    everyday = kind in EVERYDAY or connection.info.server_version < 160000
     return "join_role" if everyday else "join_role_on_demand"
 
 

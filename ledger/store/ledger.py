@@ -202,10 +202,10 @@ class Ledger:
 
     # Reading
 
-    def load(self, kind: type[O], *key: str | int) -> O:
-        """The stream of this key as it is now; version 0 where nothing is recorded."""
+    def load(self, kind: type[O], *key: str | int, version: int | None = None) -> O:
+        """The stream of this key as it is now, or was at a version; version 0 where nothing is recorded."""
         with self.reader() as connection:
-            return reading.open_one(connection, self.schema, kind, key)
+            return reading.open_one(connection, self.schema, kind, key, version)
 
     def load_each(self, streams: Iterable[O]) -> list[O]:
         """Fresh stream objects, each filled with what is recorded, in one snapshot, by name."""
@@ -275,6 +275,12 @@ class Ledger:
         """The position of *as of time T*: the last before anything that was recorded after T."""
         with self.reader() as connection:
             return int(reading.query(connection, self.schema, "position_at", at=at)[0][0])
+
+    def version_at(self, stream: str, position: int) -> int:
+        """The last version of a stream at or before a position; 0 where it had none."""
+        with self.reader() as connection:
+            parameters = {"stream": checked(stream), "position": position}
+            return int(reading.query(connection, self.schema, "version_at", **parameters)[0][0])
 
     def event_at(self, position: int) -> Recorded | None:
         """The event at a position, None in a gap."""

@@ -65,10 +65,14 @@ def recorded(row: Sequence[Any]) -> Recorded:
     return Recorded(*in_utc)
 
 
-def open_one(connection: Connection, schema: str, kind: type[O], key: Sequence[str | int]) -> O:
-    """The stream of this key, opened: state from its head, tail folded."""
+def open_one(
+    connection: Connection, schema: str, kind: type[O], key: Sequence[str | int], version: int | None = None
+) -> O:
+    """The stream of this key, opened: state from its head, tail folded; version: as it was then."""
     stream = kind(*key)
-    rows = query(connection, schema, "open_stream", stream=stream.name, state_schema=kind.state_schema())
+    at: dict[str, int] = {} if version is None else {"version": version}
+    name = "open_stream_at" if at else "open_stream"
+    rows = query(connection, schema, name, stream=stream.name, state_schema=kind.state_schema(), **at)
     return _fill(stream, rows)
 
 

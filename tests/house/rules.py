@@ -25,6 +25,7 @@ HOMES = {
     "kafka": ("consumers",),
     "prefect": ("consumers/prefect_flows",),
     "prefect_sqlalchemy": ("consumers/prefect_flows",),
+    "prometheus_client": ("projections",),
     "psycopg": ("ledger/store", "projections", "consumers"),
     "psycopg_pool": ("ledger/store", "projections", "consumers"),
     "rich": ("gateway",),

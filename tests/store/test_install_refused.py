@@ -92,7 +92,7 @@ def test_who_may_not_make_roles_is_told_what_an_administrator_must_run(
         ) as caught:
             install.init(connection, schema)
         todo = str(caught.value).partition(", or run ")[2].removesuffix(" and then `pledger init` again")
-        assert todo.count("CREATE ROLE") == todo.count("GRANT") == 4
+        assert todo.count("CREATE ROLE") == todo.count("GRANT") == 5
         with connect(postgres.admin_dsn(name)) as admin:
             admin.execute(cast("Any", todo))
         with pytest.raises(

@@ -126,16 +126,18 @@ def append_only(look: Look) -> Iterator[Check]:
 
 
 def heads(look: Look) -> Iterator[Check]:
-    """Whether the heads of lately changed streams are where the events are."""
-    ((looked, behind, ahead, example),) = look.rows("sampled_heads", sample=SAMPLE)
+    """Whether the heads of lately changed streams are there, and where the events are."""
+    ((looked, behind, ahead, missing, example),) = look.rows("sampled_heads", sample=SAMPLE)
     if ahead:
         cure = "restore the events from a backup; nothing more should be appended before"
         yield fail("heads", f"{ahead} of {looked} heads know more than the events, such as {example}", cure)
-    elif behind:
+    elif missing or behind:
+        counts = [(missing, "missing"), (behind, "behind their events")]
+        wrong = " and ".join(f"{many} {words}" for many, words in counts if many)
         yield warn(
-            "heads", f"{behind} of {looked} heads are behind their events, such as {example}: "
+            "heads", f"of {looked} heads {wrong}, such as {example}: "
             "opening these folds the rest, and guards ask the events",
-            "append with heads; the next such append to a stream heals its head",
+            "run `pledger verify --repair`; the next append with a head heals one, too",
         )  # fmt: skip
     else:
         yield ok("heads", f"the heads of the {looked} streams that changed last are where the events are")

@@ -5,11 +5,23 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import LiteralString, NamedTuple, cast
 
 from psycopg import sql
 
-__all__ = ["Script", "functions", "grants", "migrations", "numbered", "schema", "statement", "text"]
+__all__ = [
+    "Script",
+    "filled",
+    "functions",
+    "grants",
+    "migrations",
+    "named",
+    "numbered",
+    "schema",
+    "statement",
+    "text",
+]
 
 _HERE = files(__package__)
 _BLOCK = re.compile(r"^-- name: (\w+)\n((?:--.*\n)+)", re.MULTILINE)
@@ -26,10 +38,17 @@ class Script(NamedTuple):
 @cache
 def statement(name: str, schema: str, role: str = "") -> sql.Composed:
     """The statement of this name in queries.sql or its neighbours, on the ledger in `schema`."""
+    return filled(_statements()[name], schema, role)
+
+
+def filled(template: LiteralString, schema: str, role: str = "") -> sql.Composed:
+    """A statement with a ledger's names in it: `{schema}`, `{views}` (the schema of its views), its roles."""
     sequence = sql.Literal(sql.Identifier(schema, "positions").as_string())
-    return sql.SQL(_statements()[name]).format(
-        schema=sql.Identifier(schema), sequence=sequence, role=sql.Identifier(f"{schema}_{role}")
-    )
+    return sql.SQL(template).format(
+        schema=sql.Identifier(schema), sequence=sequence, role=sql.Identifier(f"{schema}_{role}"),
+        views=sql.Identifier(f"{schema}_views"), reader=sql.Identifier(f"{schema}_reader"),
+        owner=sql.Identifier(f"{schema}_owner"), projector=sql.Identifier(f"{schema}_projector"),
+    )  # fmt: skip
 
 
 @cache
@@ -65,16 +84,21 @@ def grants() -> sql.SQL:
     return sql.SQL(_read(_HERE / "grants.sql"))
 
 
-@cache
-def _statements() -> dict[str, LiteralString]:
+def named(*files: Traversable) -> dict[str, LiteralString]:
+    """The statements in SQL files, by name. Raises ValueError where two have one name."""
     found: dict[str, LiteralString] = {}
-    for file in ("queries.sql", "install.sql", "admin.sql", "recorders.sql"):
-        parts = _BLOCK.split(_read(_HERE / file))[1:]
+    for file in files:
+        parts = _BLOCK.split(_read(file))[1:]
         for name, body in zip(parts[::3], parts[2::3], strict=True):
             if name in found:
                 raise ValueError(f"two statements are named {name}")
             found[name] = cast("LiteralString", body.strip().rstrip(";"))
     return found
+
+
+@cache
+def _statements() -> dict[str, LiteralString]:
+    return named(*(_HERE / file for file in ("queries.sql", "install.sql", "admin.sql", "recorders.sql")))
 
 
 def _scripts(folder: str) -> list[Script]:

@@ -45,15 +45,17 @@ SELECT t.tgname::text, t.tgenabled IN ('O', 'A')
  WHERE n.nspname = %(schema)s AND c.relname = 'events' AND NOT t.tgisinternal;
 
 -- name: sampled_heads
--- Heads of the streams that the last events went to, beside the last version that the events know: how many
--- were looked at, how many are behind, how many ahead, and one that is not equal.
+-- Heads of the streams that the last events went to, beside the last version that the events know: how many streams
+-- were looked at, how many heads are behind, how many ahead, how many are missing, and one stream that is not equal.
+-- A stream whose last event is another application's bytes needs no head.
 SELECT count(*), count(*) FILTER (WHERE h.version < e.version), count(*) FILTER (WHERE h.version > e.version),
-       min(h.stream) FILTER (WHERE h.version <> e.version)
+       count(*) FILTER (WHERE h.version IS NULL AND e.ours),
+       min(wanted.stream) FILTER (WHERE h.version <> e.version OR (h.version IS NULL AND e.ours))
   FROM (SELECT DISTINCT last.stream
           FROM (SELECT stream FROM {schema}.events ORDER BY position DESC LIMIT %(sample)s) last) wanted
-  JOIN {schema}.heads h ON h.stream = wanted.stream
- CROSS JOIN LATERAL (SELECT version FROM {schema}.events
-                      WHERE stream = wanted.stream ORDER BY version DESC LIMIT 1) e;
+ CROSS JOIN LATERAL (SELECT version, data IS NOT NULL AS ours FROM {schema}.events
+                      WHERE stream = wanted.stream ORDER BY version DESC LIMIT 1) e
+  LEFT JOIN {schema}.heads h ON h.stream = wanted.stream;
 
 -- name: last_recorded_at
 -- The time of the last event, and whether the server's clock is before it.

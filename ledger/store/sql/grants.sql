@@ -1,15 +1,26 @@
 -- Who may do what: the writer executes the append, and beside it keeps the positions of readers, and tracking and
--- snapshots of applications; it has no way to the log but the append. The reader reads, the eraser is kept for lawful erasure. Run as the owner after the functions, at every installation. {schema} is the ledger's.
+-- snapshots of applications; it has no way to the log but the append.
+-- The reader reads; the projector keeps the views, which are its own; the eraser is kept for lawful erasure. Run as the owner after the functions, at every installation. {schema} is the ledger's.
 
 REVOKE ALL ON SCHEMA {schema} FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
-GRANT USAGE ON SCHEMA {schema} TO {writer}, {reader}, {eraser};
+GRANT USAGE ON SCHEMA {schema} TO {writer}, {reader}, {eraser}, {projector};
 GRANT EXECUTE ON FUNCTION {schema}.append_one, {schema}.append_many TO {writer};
 GRANT EXECUTE ON FUNCTION {schema}.describe, {schema}.hold_scope, {schema}.open_scope, {schema}.release_scope
       TO {writer}, {reader};
-GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader};
-GRANT SELECT ON SEQUENCE {schema}.positions TO {reader};
-GRANT EXECUTE ON FUNCTION {schema}.bound, {schema}.heads_below, {schema}.lock_class, {schema}.mark_name TO {reader};
+GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader}, {projector};
+GRANT SELECT ON SEQUENCE {schema}.positions TO {reader}, {projector};
+GRANT EXECUTE ON FUNCTION {schema}.bound, {schema}.describe, {schema}.heads_below, {schema}.lock_class, {schema}.mark_name,
+                          {schema}.next_batch TO {reader}, {projector};
+GRANT EXECUTE ON FUNCTION {schema}.advance_copy, {schema}.last_declared TO {projector};
+GRANT EXECUTE ON FUNCTION {schema}.make_as_of, {schema}.drop_as_of TO {projector};
+GRANT EXECUTE ON FUNCTION {schema}.mend_heads, {schema}.hold_head, {schema}.restore_commands, {schema}.remove_commands
+      TO {projector};
+GRANT EXECUTE ON FUNCTION {schema}.declare_move, {schema}.declare_level, {schema}.declare_set TO {writer}, {projector};
+GRANT EXECUTE ON FUNCTION {schema}.stream_name, {schema}.category_of, {schema}.key_of, {schema}.escaped_part,
+                          {schema}.unescaped TO {reader}, {writer}, {projector};
+GRANT SELECT ON {schema}.moves, {schema}.sets, {schema}.levels, {schema}.level_facts TO {writer};
+GRANT INSERT, UPDATE, DELETE ON {schema}.views, {schema}.view_copies, {schema}.view_parked TO {projector};
 GRANT EXECUTE ON FUNCTION {schema}.keep_position, {schema}.forget_position TO {writer};
 GRANT SELECT, INSERT, UPDATE ON {schema}.tracking TO {writer};
 GRANT SELECT, INSERT ON {schema}.snapshots TO {writer};

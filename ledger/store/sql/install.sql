@@ -37,6 +37,35 @@ GRANT {role} TO CURRENT_USER WITH INHERIT FALSE, SET TRUE;
 -- The ledger's schema, owned by its owner role.
 CREATE SCHEMA {schema} AUTHORIZATION {role};
 
+-- name: views_owner
+-- Who owns the schema of views; no row where it is not there.
+SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = %s;
+
+-- name: create_views_schema
+-- The schema of the ledger's views, in which its projector makes and drops tables.
+CREATE SCHEMA {views} AUTHORIZATION {role};
+
+-- name: become_projector
+-- What follows belongs to the projector.
+SET LOCAL ROLE {role};
+
+-- name: open_views_schema
+-- Readers look into the views; the owner writes those that appends keep.
+GRANT USAGE ON SCHEMA {views} TO {reader}, {owner};
+
+-- name: become_oneself
+-- The end of acting as somebody else.
+RESET ROLE;
+
+-- name: may_make_schemas
+-- Whether the owner may make schemas in this database, and whether we may let it.
+SELECT has_database_privilege(%s, current_database(), 'CREATE'),
+       has_database_privilege(current_user, current_database(), 'CREATE WITH GRANT OPTION');
+
+-- name: let_make_schemas
+-- The owner makes the schemas of past positions.
+DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {role}', current_database()); END $$;
+
 -- name: enter_schema
 -- Everything that follows is made in this schema.
 SET LOCAL search_path = {schema}, pg_temp;

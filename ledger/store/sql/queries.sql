@@ -29,6 +29,25 @@ SELECT h.version, h.state_version, h.status, h.token, h.state::text,
         ORDER BY version) e ON true
  ORDER BY e.version;
 
+-- name: open_stream_at
+-- The same as of a version: the head's state where it is not later, and the events after it that are not later.
+SELECT h.version, h.state_version, h.status, h.token, h.state::text,
+       e.position, e.stream, e.version, e.topic, e.schema, e.data::text, e.raw, e.meta::text, e.recorded_at
+  FROM (SELECT %(stream)s::text AS stream) wanted
+  LEFT JOIN LATERAL (
+       SELECT version, state_version, status, token, state FROM {schema}.heads
+        WHERE stream = wanted.stream AND state_schema = %(state_schema)s AND state_version <= %(version)s) h ON true
+  LEFT JOIN LATERAL (
+       SELECT * FROM {schema}.events
+        WHERE stream = wanted.stream AND version > coalesce(h.state_version, 0) AND version <= %(version)s
+        ORDER BY version) e ON true
+ ORDER BY e.version;
+
+-- name: version_at
+-- The last version of a stream at or before a position; 0 where it had none.
+SELECT coalesce((SELECT version FROM {schema}.events WHERE stream = %(stream)s AND position <= %(position)s
+                  ORDER BY version DESC LIMIT 1), 0);
+
 -- name: states_of
 -- The states of streams by their names, in one snapshot: a row a stream, with the tail, mostly none, as one JSON
 -- array; where the state was folded by other code, or the head is missing, all events are the tail.
@@ -101,11 +120,12 @@ SELECT position, stream, version, topic, schema, data::text, raw, meta::text, re
 SELECT {schema}.bound(%(known)s);
 
 -- name: read_log
--- Events of the log after a position, up to a bound that was asked for before.
+-- Events of the log after a position, up to a bound that was asked for before. The bound is looked at outside: of a
+-- range with two ends the planner expects few rows while the table was not analysed since a bulk load, and sorts all.
 SELECT position, stream, version, topic, schema, data::text, raw, meta::text, recorded_at
-  FROM {schema}.events
- WHERE position > %(after)s AND position <= %(bound)s
- ORDER BY position LIMIT %(limit)s;
+  FROM (SELECT * FROM {schema}.events WHERE position > %(after)s ORDER BY position LIMIT %(limit)s) page
+ WHERE position <= %(bound)s
+ ORDER BY position;
 
 -- name: event_at
 -- One event by its position.
@@ -223,3 +243,68 @@ SELECT position, stream, version, topic, schema, data::text, raw, meta::text, re
    AND position < coalesce((SELECT position FROM {schema}.events WHERE position > %(position)s AND recorded_at <> %(at)s
                              ORDER BY position LIMIT 1), 9223372036854775807)
  ORDER BY position;
+
+-- name: moves
+-- The status that each topic leads to, as it was declared.
+SELECT topic, status, field FROM {schema}.moves ORDER BY topic;
+
+-- name: sets
+-- What is counted, as it was declared.
+SELECT category, to_jsonb(s) - 'number' FROM {schema}.sets s ORDER BY category;
+
+-- name: declare_set
+-- Declare what is counted.
+SELECT {schema}.declare_set(%(declared)s::jsonb);
+
+-- name: declare_move
+-- Declare the status that a topic leads to.
+SELECT {schema}.declare_move(%(topic)s::text, %(status)s::text, %(field)s::text);
+
+-- name: levels
+-- The levels of pipelines, as they were declared.
+SELECT category, parent, children, named, ids, flags, totals FROM {schema}.levels ORDER BY category;
+
+-- name: level_facts
+-- What the facts of items do, as it was declared.
+SELECT topic, fact, flag, status FROM {schema}.level_facts ORDER BY topic;
+
+-- name: declare_level
+-- Declare a level of a pipeline, with its facts.
+SELECT {schema}.declare_level(%(category)s::text, %(parent)s::text, %(children)s::text, %(named)s::boolean,
+                              %(ids)s::text[], %(flags)s::text[], %(totals)s::text[], %(facts)s::text::jsonb);
+
+-- name: read_log_of
+-- As read_log, of the streams whose names start with a prefix, and of some topics, null for all. The prefix is asked
+-- for in a way that no index answers: by that of names each page would read all these streams, and sort them.
+SELECT position, stream, version, topic, schema, data::text, raw, meta::text, recorded_at
+  FROM {schema}.events
+ WHERE position > %(after)s AND position <= %(bound)s
+   AND left(stream, length(%(prefix)s::text)) = %(prefix)s::text
+   AND (%(topics)s::text[] IS NULL OR topic = ANY (%(topics)s::text[]))
+ ORDER BY position LIMIT %(limit)s;
+
+-- name: first_events
+-- The first event of each stream whose name starts with a prefix, in the order of the log; the prefix as above.
+SELECT position, stream, version, topic, schema, data::text, raw, meta::text, recorded_at
+  FROM {schema}.events
+ WHERE version = 1 AND position > %(after)s AND position <= %(bound)s
+   AND left(stream, length(%(prefix)s::text)) = %(prefix)s::text
+ ORDER BY position LIMIT %(limit)s;
+
+-- name: events_of
+-- Events of some streams, stream by stream in the order given, each after a version. The limit stands inside too, so
+-- that of long streams not everything is sorted for one page.
+SELECT e.position, e.stream, e.version, e.topic, e.schema, e.data::text, e.raw, e.meta::text, e.recorded_at
+  FROM unnest(%(streams)s::text[], %(afters)s::bigint[]) WITH ORDINALITY w (stream, after, nth)
+ CROSS JOIN LATERAL (SELECT * FROM {schema}.events
+                      WHERE stream = w.stream AND version > w.after AND position <= %(bound)s
+                      ORDER BY version LIMIT %(limit)s) e
+ ORDER BY w.nth, e.version LIMIT %(limit)s;
+
+-- name: begun_streams
+-- Which of these streams are there: the topic and the body of the first event of each.
+SELECT stream, topic, data::text FROM {schema}.events WHERE stream = ANY (%(streams)s::text[]) AND version = 1;
+
+-- name: recorded_command
+-- One row if a command id recorded something.
+SELECT first_position, last_position FROM {schema}.commands WHERE command = %(command)s;

@@ -46,15 +46,21 @@ CREATE OR REPLACE FUNCTION mark_place() RETURNS bigint LANGUAGE sql VOLATILE AS 
     SELECT least(abs(nullif(current_setting(mark_name(), true), '')::bigint), coalesce(pg_sequence_last_value('positions'), 0))
 $$;
 
+-- The locks of the effects that must know of every append, taken with the mark; 3_effects.sql writes it anew. Here,
+-- and not when the effect is called: an append that waits for them holds no head yet, which others might wait for.
+CREATE OR REPLACE FUNCTION hold_effects() RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT ''''::text';
+
 -- Mark this transaction as a writer, at mark_place(), before it takes a position. Its value means nothing.
 CREATE OR REPLACE FUNCTION mark(p_place bigint) RETURNS text LANGUAGE sql VOLATILE AS $$
     SELECT set_config(mark_name(), p_place::text || pg_advisory_xact_lock_shared((lock_class() << 48) | p_place)::text, true)
+           || hold_effects()
 $$;
 
 -- Mark a transaction in which nothing was written so far. It is not remembered, which costs more than the lock; a
 -- second append of the transaction, which knows by its transaction id that it is not the first, remembers its own.
 CREATE OR REPLACE FUNCTION mark_alone() RETURNS text LANGUAGE sql VOLATILE AS $$
     SELECT pg_advisory_xact_lock_shared((lock_class() << 48) | coalesce(pg_sequence_last_value('positions'), 0))::text
+           || hold_effects()
 $$;
 
 -- Take one position where a block is just being taken: wait for it under a transaction's lock, in a

@@ -1,18 +1,26 @@
 -- Inline effects: SQL functions (first position, last position) that run in every append, as its owner.
 
 -- Write apply_effects anew from the registered effects, so that an append pays nothing where there are none.
--- An effect that raises refuses the append and names itself.
+-- An effect that raises refuses the append and names itself. Of an effect `view NAME` every append holds the lock,
+-- shared, from its mark to its end: who holds it alone knows that no append is between its first row and its last.
 CREATE OR REPLACE FUNCTION refresh_effects() RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $body$
 DECLARE
     calls text := '';
+    holds text := '';
     effect record;
 BEGIN
     PERFORM pg_advisory_xact_lock(lock_class()::integer, 0);
     FOR effect IN SELECT name, routine FROM effects ORDER BY name LOOP
+        IF effect.name LIKE 'view %' THEN
+            holds := holds || format(' || pg_advisory_xact_lock_shared(%s, %s)::text', lock_class() + 131072,
+                                     hashtext(effect.name));
+        END IF;
         calls := calls || format('
     current := %L;
     PERFORM %s(p_first, p_last);', effect.name, effect.routine);
     END LOOP;
+    EXECUTE format('CREATE OR REPLACE FUNCTION hold_effects() RETURNS text LANGUAGE sql %s AS %L',
+                   CASE WHEN holds = '' THEN 'IMMUTABLE' ELSE 'VOLATILE' END, 'SELECT ''''::text' || holds);
     EXECUTE format('CREATE OR REPLACE FUNCTION has_effects() RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS %L',
                    format('SELECT %s', (calls <> '')::text));
     EXECUTE format('CREATE OR REPLACE FUNCTION apply_effects(p_first bigint, p_last bigint) RETURNS void
