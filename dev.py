@@ -298,7 +298,9 @@ def lock(args):
     """Resolve for every platform and Python at once; versions that still fit are kept."""
     with tempfile.TemporaryDirectory() as folder:
         uv = shutil.which("uv") or borrowed_uv(folder)
-        command = [uv, "pip", "compile", PROJECT, "--group", PROJECT + ":dev", "--all-extras", "--universal"]
+        command = [uv, "pip", "compile", PROJECT, "--group", PROJECT + ":dev"]
+        # Not the extra `prefect`: its ninety packages are for who wants them.
+        command += ["--extra", "embedded", "--extra", "demo", "--universal"]
         command += ["--python-version", "3.11", "--generate-hashes", "--quiet", "-o", LOCK]
         command += ["--no-emit-index-url", "--no-emit-find-links"]
         return run(command + ["--custom-compile-command", "python3 dev.py lock"] + args)

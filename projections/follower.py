@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ledger import Cursor, Ledger, NoPermission, Recorded, ServerUnavailable
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 FIRST_PAUSE: Final = 0.001
 """Seconds before a follower that found nothing looks again."""
@@ -17,26 +19,15 @@ LONGEST_PAUSE: Final = 0.05
 """Pauses double up to this while nothing comes."""
 
 
-class Follower:
-    """Follows a ledger from a position (exclusive) or a Cursor; delivers each event once, in order.
+class Following(ABC, Generic[T]):
+    """Who goes through a ledger's history in order: at a position of the log, which its cursor keeps.
 
-    topics: only these are delivered; the others are read and passed over. batch: events at most at once.
-    longest_pause: seconds; what another process appends is seen after this time at the latest.
-    Raises CursorMismatch where the cursor is of another ledger or of a history that was rolled back.
-    Where to go on after a restart is `cursor`: keep it in the transaction that keeps the effects.
+    after: a position (exclusive), or a Cursor, which is checked: raises CursorMismatch where it is of another
+    ledger or of a history that was rolled back. batch, longest_pause: as in Follower.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        after: int | Cursor = 0,
-        *,
-        topics: Collection[str] | None = None,
-        batch: int = 500,
-        longest_pause: float = LONGEST_PAUSE,
-    ) -> None:
+    def __init__(self, ledger: Ledger, after: int | Cursor, batch: int, longest_pause: float) -> None:
         self.ledger, self.batch, self.longest_pause = ledger, batch, longest_pause
-        self.topics = None if topics is None else frozenset(topics)
         self.position = ledger.check_cursor(after) if isinstance(after, Cursor) else after
         self._last: Recorded | None = None
 
@@ -48,21 +39,11 @@ class Follower:
         identity = self.ledger.identity.ledger
         return Cursor(identity) if self._last is None else Cursor.after(identity, self._last)
 
-    def poll(self) -> list[Recorded]:
-        """What has come since, at once: up to `batch` events; the position moves behind them."""
-        while events := self.ledger.tail.read(self.position, self.batch):
-            self._last = events[-1]
-            self.position = self._last.position
-            wanted = (
-                events if self.topics is None else [event for event in events if event.topic in self.topics]
-            )
-            if wanted:
-                return wanted
-        return []
+    @abstractmethod
+    def poll(self) -> list[T]:
+        """What has come since, at once; the position moves behind it."""
 
-    def batches(
-        self, stop: threading.Event | None = None, *, empty: bool = False
-    ) -> Iterator[list[Recorded]]:
+    def batches(self, stop: threading.Event | None = None, *, empty: bool = False) -> Iterator[list[T]]:
         """Batches for ever, or until `stop` is set; waits for events with pauses that adapt.
 
         empty: also an empty batch before each pause, for a caller who has other things to do meanwhile.
@@ -80,7 +61,7 @@ class Follower:
             self.ledger.wakeup.wait(seen, pause, stop)
             pause = min(pause * 2, self.longest_pause)
 
-    def patiently(self, act: Callable[[], T], stop: threading.Event | None = None) -> T | None:
+    def patiently(self, act: Callable[[], R], stop: threading.Event | None = None) -> R | None:
         """What `act` returns, which is called again while the server is away; None where `stop` was set then.
 
         Raises ServerUnavailable after the ledger's patience, NoPermission at once, CursorMismatch where
@@ -107,3 +88,37 @@ class Follower:
                 self.ledger.check_cursor(self.cursor)
         except ServerUnavailable:
             pass  # not back yet
+
+
+class Follower(Following[Recorded]):
+    """Follows a ledger from a position (exclusive) or a Cursor; delivers each event once, in order.
+
+    topics: only these are delivered; the others are read and passed over. batch: events at most at once.
+    longest_pause: seconds; what another process appends is seen after this time at the latest.
+    Raises CursorMismatch where the cursor is of another ledger or of a history that was rolled back.
+    Where to go on after a restart is `cursor`: keep it in the transaction that keeps the effects.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        after: int | Cursor = 0,
+        *,
+        topics: Collection[str] | None = None,
+        batch: int = 500,
+        longest_pause: float = LONGEST_PAUSE,
+    ) -> None:
+        super().__init__(ledger, after, batch, longest_pause)
+        self.topics = None if topics is None else frozenset(topics)
+
+    def poll(self) -> list[Recorded]:
+        """What has come since, at once: up to `batch` events; the position moves behind them."""
+        while events := self.ledger.tail.read(self.position, self.batch):
+            self._last = events[-1]
+            self.position = self._last.position
+            wanted = (
+                events if self.topics is None else [event for event in events if event.topic in self.topics]
+            )
+            if wanted:
+                return wanted
+        return []

@@ -1,0 +1,124 @@
+"""How views are, for Prometheus: its text exposition, and the server that it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from ledger import Ledger, LedgerError
+
+from .sql import query
+from .views.watching import State, ViewState, watch
+
+ADDRESS: Final = "127.0.0.1"
+_GAUGES: Final = {
+    "position": "Position of the last event that is in the view.",
+    "lag_events": "Events after its position; beyond 100,000 the difference of positions.",
+    "lag_seconds": "Seconds since the first event was recorded that is not in the view.",
+    "parked": "Streams that it does not follow since an event of theirs failed.",
+    "followers": "Projectors that follow it.",
+    "copy": "Number of the copy that is read.",
+}
+
+
+def metrics(ledger: Ledger) -> str:
+    """How views are just now, as Prometheus reads it. Raises ServerUnavailable."""
+    states = watch(ledger)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Told(list(_families(ledger, states))))
+    return generate_latest(registry).decode()
+
+
+def samples(ledger: Ledger) -> Iterator[tuple[str, dict[str, str], float]]:
+    """The same as values: name, labels, value. Raises ServerUnavailable."""
+    for family in _families(ledger, watch(ledger)):
+        for sample in family.samples:
+            yield sample.name, sample.labels, sample.value
+
+
+@contextmanager
+def serving(ledger: Ledger, port: int, address: str = ADDRESS) -> Iterator[int]:
+    """Answer Prometheus at http://ADDRESS:PORT/metrics while the block runs; the port, where 0 was asked for.
+
+    A ledger that cannot be read answers `pledger_up 0`. Raises OSError where the port is taken.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Asked(ledger))
+    server, thread = start_http_server(port, address, registry)
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Told(Collector):
+    """What was seen already."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+class _Asked(Collector):
+    """What is seen when somebody asks."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def collect(self) -> Iterator[Metric]:
+        up = GaugeMetricFamily("pledger_up", "Whether the ledger could be read.", labels=("schema",))
+        try:
+            families = list(_families(self._ledger, watch(self._ledger)))
+        except LedgerError:
+            families = []
+        up.add_metric((self._ledger.schema,), 1 if families else 0)
+        yield up
+        yield from families
+
+
+def _families(ledger: Ledger, states: list[ViewState]) -> Iterator[Metric]:
+    yield from _log(ledger)
+    for field, help_text in _GAUGES.items():
+        gauge = GaugeMetricFamily(f"pledger_view_{field}", help_text, labels=("schema", "view"))
+        for state in states:
+            value = getattr(state, field)
+            if value is not None:
+                gauge.add_metric((ledger.schema, state.view), value)
+        yield gauge
+    events = CounterMetricFamily(
+        "pledger_view_events", "Events that the copy which is read has looked at.", labels=("schema", "view")
+    )
+    state_of = GaugeMetricFamily(
+        "pledger_view_state", "1 for the state that the view is in.", labels=("schema", "view", "state")
+    )
+    for state in states:
+        events.add_metric((ledger.schema, state.view), state.events or 0)
+        for each in State:
+            state_of.add_metric((ledger.schema, state.view, each.value), int(each is state.state))
+    yield events
+    yield state_of
+
+
+def _log(ledger: Ledger) -> Iterator[Metric]:
+    """Where the log ends: what the views are to come to."""
+    with ledger.reader() as connection:
+        rows = query(connection, ledger.schema, "log_newest")
+    last = GaugeMetricFamily("pledger_log_position", "Position of the last event.", labels=("schema",))
+    at = GaugeMetricFamily(
+        "pledger_log_last_event_timestamp_seconds", "When it was recorded.", labels=("schema",)
+    )
+    for position, recorded_at in rows:
+        last.add_metric((ledger.schema,), position)
+        at.add_metric((ledger.schema,), recorded_at.timestamp())
+    yield last
+    yield at
