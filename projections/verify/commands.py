@@ -1,0 +1,181 @@
+"""What is done with a range of positions: the rows of command ids beside the events that carry them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from ledger import canon
+
+from ..folding import Place, Session
+from .difference import Difference, Field, Kind, Summary
+
+PER_PIECE: Final = 100_000
+"""Positions of a range."""
+AT_ONCE: Final = 100
+"""Rows in one transaction: a repeated call of one of these ids waits for no more than that."""
+Found = tuple[list[Difference], Summary]
+
+
+class Span(NamedTuple):
+    """Appends that begin at these positions, or, with `alone`, all rows that have no events."""
+
+    after: int
+    upto: int
+    alone: bool = False
+
+
+ALONE: Final = Span(0, 0, alone=True)
+
+
+class Recorded(NamedTuple):
+    """An append that carried a command id, as the events say; and where the row of the id says it is."""
+
+    command: str
+    first: int
+    last: int
+    at: datetime
+    stream: str
+    version: int
+    row: tuple[int, int, datetime] | None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the row says what the events say."""
+        return self.row == (self.first, self.last, self.at)
+
+
+def spans(first: int, last: int) -> list[Span]:
+    """Ranges of positions that hold the log once."""
+    starts = range(first - 1, last, PER_PIECE)
+    return [Span(start, min(start + PER_PIECE, last)) for start in starts]
+
+
+@dataclass(slots=True)
+class CommandWork:
+    """Compares the rows of command ids of ranges of the log. repair: mend them.
+
+    The digest of a row is not compared: it stands for the text that was sent, and the log keeps its value. A
+    row that is restored gets the digest of the canonical text, which is what every event class sends.
+    """
+
+    place: Place
+    repair: bool = False
+    session: Any = field(default=None, repr=False)
+
+    def open(self) -> None:
+        """Connect."""
+        self.session = Session(*self.place)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.session.connection.close()
+
+    def __call__(self, piece: Span, told: Callable[[int], None]) -> Found:
+        """The differences in a range, mended if so wanted."""
+        count = Summary()
+        with self.session.snapshot():
+            if piece.alone:
+                found = [*self._alone()]
+                wrong = list[Recorded | None]([None] * len(found))
+            else:
+                wrong, found = self._wrong(piece, count)
+        if self.repair and found:
+            found = [*(self._removed(found) if piece.alone else self._restored(wrong, found))]
+        for difference in found:
+            if difference.mended is not None:
+                count.changed[difference.mended] += 1
+        return found, count
+
+    # Rows without events
+
+    def _alone(self) -> Iterator[Difference]:
+        for command, first, last in self.session.rows("commands_without_events"):
+            says = f"its row says positions {first} to {last}, where no event carries it"
+            yield Difference(Kind.COMMAND_ALONE, command, None, says, position=first)
+
+    def _removed(self, found: list[Difference]) -> Iterator[Difference]:
+        for batch in _batches(found):
+            with self.session.changes():
+                rows = self.session.rows("remove_commands", commands=[d.about for d in batch])
+            gone = {command for (command,) in rows}
+            yield from (replace(d, mended="removed" if d.about in gone else "moved") for d in batch)
+
+    # Events without rows, or with wrong ones
+
+    def _wrong(self, piece: Span, count: Summary) -> tuple[list[Recorded | None], list[Difference]]:
+        wrong, found = list[Recorded | None](), list[Difference]()
+        for append in self._appends(piece):
+            count.commands += 1
+            if not append.is_right:
+                found.append(self._difference(append))
+                wrong.append(None if found[-1].kind is Kind.COMMAND_TWICE else append)
+        return wrong, found
+
+    def _appends(self, piece: Span) -> Iterator[Recorded]:
+        """The appends with a command id that begin in a range; one that begins before it is not of it."""
+        before = self.session.rows("command_before", position=piece.after)
+        ((end,),) = self.session.rows("command_end", position=piece.upto)
+        rows = self.session.stream("command_events", after=piece.after, upto=max(end, piece.upto))
+        for append in groupby(rows, lambda row: (row[4], row[1])):
+            events = [*append[1]]
+            position, at, stream, version, command, *row = events[0]
+            if [append[0]] == before or position > piece.upto:
+                continue
+            there = None if row[0] is None else (row[0], row[1], row[2])
+            yield Recorded(command, position, events[-1][0], at, stream, version, there)
+
+    def _difference(self, append: Recorded) -> Difference:
+        says = f"positions {append.first} to {append.last} carry it"
+        if append.row is None:
+            says = f"{says}, and it has no row: repeating the call would record them again"
+            return Difference(Kind.COMMAND_MISSING, append.command, append.version, says, (), append.first)
+        if append.row[0] < append.first and self._carries(append.row[0], append.command):
+            says = f"{says}, and so do those from {append.row[0]} on, which its row names: recorded twice"
+            return Difference(Kind.COMMAND_TWICE, append.command, append.version, says, (), append.first)
+        names = ("first_position", "last_position", "recorded_at")
+        right = (append.first, append.last, append.at)
+        fields = [
+            Field(n, str(k), str(e)) for n, k, e in zip(names, append.row, right, strict=True) if k != e
+        ]
+        says = f"{says}, and its row says something else"
+        return Difference(
+            Kind.COMMAND_DIFFERS, append.command, append.version, says, tuple(fields), append.first
+        )
+
+    def _carries(self, position: int, command: str) -> bool:
+        rows = self.session.rows("command_events", after=position - 1, upto=position)
+        return bool(rows) and rows[0][4] == command
+
+    def _restored(self, wrong: list[Recorded | None], found: list[Difference]) -> Iterator[Difference]:
+        pairs = [*zip(wrong, found, strict=True)]
+        yield from (difference for append, difference in pairs if append is None)
+        for batch in _batches([(append, d) for append, d in pairs if append is not None]):
+            appends = [append for append, _ in batch]
+            digests = [self._digest(append) for append in appends]
+            with self.session.changes():
+                ((outcomes,),) = self.session.rows(
+                    "restore_commands",
+                    commands=[append.command for append in appends], digests=digests,
+                    firsts=[append.first for append in appends], lasts=[append.last for append in appends],
+                    times=[append.at for append in appends],
+                )  # fmt: skip
+            yield from (replace(d, mended=o) for (_, d), o in zip(batch, outcomes, strict=True))
+
+    def _digest(self, append: Recorded) -> bytes:
+        """The digest of an append, as `ledger.append.digest_of` makes it of what is sent."""
+        rows = self.session.rows("command_contents", first=append.first, last=append.last)
+        parts = []
+        for stream, topic, schema, data, raw in rows:
+            text = None if data is None else canon.body(json.loads(data))
+            parts += [stream, topic, schema, text, raw]
+        return canon.digest(*parts)
+
+
+def _batches(rows: list[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(rows), AT_ONCE):
+        yield rows[start : start + AT_ONCE]

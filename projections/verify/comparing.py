@@ -1,0 +1,101 @@
+"""A fold beside the head of its stream: what differs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from ledger.state import dump
+
+from ..folding import Fold, HeadRow
+from .difference import Difference, Field, Kind, Summary, bounded, fields_between, shortened
+from .stored import as_stored
+
+
+def differences(fold: Fold, head: HeadRow | None, count: Summary) -> Iterator[Difference]:
+    """Everything that is wrong with a stream; what was looked at is counted.
+
+    A stream of another application, whose events are all bytes, needs no head. A state of an older version is
+    no difference where it is what the events up to that version come to: readers fold the rest.
+    """
+    count.streams += fold.events > 0
+    count.events += fold.events
+    for problem in fold.problems:
+        yield Difference(
+            Kind(problem.kind), fold.stream, problem.version, problem.says, position=problem.position
+        )
+    if head is None:
+        if fold.json:
+            yield _of_head(Kind.HEAD_MISSING, fold, "there is no head; the stream has events")
+        return
+    count.heads += 1
+    if not fold.events:
+        says = f"there is a head at version {head.version}, and no event"
+        yield _of_head(Kind.HEAD_ALONE, fold, says)
+        return
+    fields = [*_numbers(fold, head), *_status(fold, head), *_state(fold, head, count)]
+    if fields:
+        yield _of_head(_kind(fold, head), fold, _sentence(fold, head), fields)
+
+
+def _of_head(kind: Kind, fold: Fold, says: str, fields: list[Field] | None = None) -> Difference:
+    return Difference(kind, fold.stream, fold.version, says, bounded(fields or []), fold.position or None)
+
+
+def _kind(fold: Fold, head: HeadRow) -> Kind:
+    if head.version == fold.version:
+        return Kind.HEAD_DIFFERS
+    return Kind.HEAD_BEHIND if head.version < fold.version else Kind.HEAD_AHEAD
+
+
+def _sentence(fold: Fold, head: HeadRow) -> str:
+    if head.version > fold.version:
+        return f"the head is at version {head.version}, the events end at {fold.version}: were events lost?"
+    if head.version < fold.version:
+        return f"the head is at version {head.version}, the events go on to {fold.version}"
+    return f"the head is not what the {fold.version} events come to"
+
+
+def _numbers(fold: Fold, head: HeadRow) -> Iterator[Field]:
+    if head.version != fold.version:
+        yield Field("version", str(head.version), str(fold.version))
+
+
+def _status(fold: Fold, head: HeadRow) -> Iterator[Field]:
+    """Of two events in one append the one that moves the machine counts: so the last move is right too.
+
+    A status that no event speaks of was given with an append, and nobody can say it anew.
+    """
+    if head.version < fold.version or not fold.has_status:
+        return  # a head that is behind has the status of then
+    if head.status not in (fold.status, fold.moved):
+        yield Field("status", shortened(head.status), shortened(fold.status))
+
+
+def _state(fold: Fold, head: HeadRow, count: Summary) -> Iterator[Field]:
+    if head.state_version > fold.version or (head.state is None and head.state_version > 0):
+        known = str(fold.version if fold.sure and head.state is not None else 0)
+        yield Field("state_version", str(head.state_version), known)
+    elif head.state is not None:
+        if fold.opened is None or head.state_version > fold.folded:
+            count.unsure += 1
+        elif head.state_schema != fold.state_schema:
+            count.old += 1
+        else:
+            yield from _same_code(fold, head, count)
+
+
+def _same_code(fold: Fold, head: HeadRow, count: Summary) -> Iterator[Field]:
+    """A state that was folded by the same code: as it is kept, and as it was at its version."""
+    state = fold.at.get(head.state_version)
+    if state is None or head.state is None:
+        count.unsure += 1  # its version is in a gap
+        return
+    count.lagging += head.state_version < fold.version
+    if head.state == as_stored(state):
+        return
+    found = [*fields_between(json.loads(head.state), json.loads(dump(state)), "state")]
+    if found and fold.unknown:
+        count.unsure += 1  # whoever knows the topics may fold more into it
+    else:
+        yield from found
