@@ -1,0 +1,66 @@
+"""A past: the schema that holds the ledger as of a position, and what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from psycopg import sql
+
+from ..sql import query, template
+from ..views.copies import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The ledger as of a position, in a schema of its own.
+
+    time: the time that was asked for. views: the names of those that are in it. parked: streams that a view
+    leaves out. unfolded: streams whose state could not be folded, since an event of theirs cannot be read.
+    whole: False where whoever made it was killed; then the numbers are 0. new: it was made just now.
+    beyond: the log does not reach as far as was asked.
+    """
+
+    schema: str
+    position: int
+    time: datetime | None = None
+    made_at: datetime | None = None
+    events: int = 0
+    streams: int = 0
+    views: tuple[str, ...] = ()
+    parked: int = 0
+    unfolded: int = 0
+    whole: bool = False
+    new: bool = False
+    beyond: bool = False
+
+
+def found(
+    connection: Connection, schema: str, position: int | None = None
+) -> Iterator[tuple[Past, tuple[int, dict[str, str]]]]:
+    """Pasts by position; with each, up to which declaration it knows, and the definitions of its views."""
+    owner = f"{schema}_owner"
+    for name, at, whole in query(connection, schema, "pasts", owner=owner, log=schema, position=position):
+        if not whole:
+            yield Past(name, at), (-1, {})
+            continue
+        row = connection.execute(text_of("past_row", schema, at)).fetchone()
+        if row is not None:
+            _, asked, made_at, events, streams, unfolded, declared, definitions, parked = row
+            asked = None if asked is None else asked.astimezone(UTC)
+            past = Past(name, at, asked, made_at.astimezone(UTC), events, streams, tuple(sorted(definitions)),
+                        parked, unfolded, whole=True)  # fmt: skip
+            yield past, (declared, definitions)
+
+
+def dropped(connection: Connection, schema: str, position: int) -> bool:
+    ((was,),) = query(connection, schema, "drop_past", position=position)
+    return bool(was)
+
+
+def text_of(name: str, schema: str, position: int, **more: sql.Composable) -> sql.Composed:
+    return sql.SQL(template(name)).format(
+        schema=sql.Identifier(schema), past=sql.Identifier(f"{schema}_as_of_{position}"),
+        reader=sql.Identifier(f"{schema}_reader"), position=sql.Literal(position), **more,
+    )  # fmt: skip

@@ -1,0 +1,8 @@
+"""Fixtures of the tests of time travel."""
+
+from __future__ import annotations
+
+from tests.gateway.conftest import plain_environment, pledger
+from tests.store.conftest import only
+
+__all__ = ["only", "plain_environment", "pledger"]
