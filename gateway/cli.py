@@ -11,7 +11,20 @@ from typing import Annotated, Any
 
 import typer
 
-from . import administration, reacting, streams, tailing
+from . import (
+    administration,
+    auditing,
+    changes,
+    exchanging,
+    reacting,
+    rebuilding,
+    states,
+    streams,
+    tailing,
+    time_travel,
+    verifying,
+    viewing,
+)
 from .codes import MEANING, Code, Misuse, ReaderGone, Terminated
 from .printing import flush, forget_stdout, is_terminal, write
 from .project_state import group as project_state
@@ -19,7 +32,7 @@ from .refusals import refuse
 from .session import AsJson, Session
 
 # Options of the session may stand before or after the command; those with a value, then the flags.
-VALUED = ("--dsn", "--schema", "--actor", "--domain")
+VALUED = ("--dsn", "--schema", "--actor", "--domain", "--view")
 FLAGS = ("--no-color", "--quiet", "-q")
 
 _CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANING.items())
@@ -43,7 +56,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for commands in (administration, streams, tailing, reacting, project_state):
+for commands in (
+    administration, streams, tailing, changes, exchanging, auditing, states, reacting, project_state,
+    rebuilding, verifying, viewing, time_travel,
+):  # fmt: skip
     commands.add_to(app)
 
 
@@ -76,6 +92,10 @@ Domains = Annotated[
     list[str] | None,
     typer.Option(metavar="MODULE", help="Import a module that declares streams; also LEDGER_DOMAINS."),
 ]
+Views = Annotated[
+    list[str] | None,
+    typer.Option(metavar="MODULE", help="Import a module that declares views; also LEDGER_VIEWS."),
+]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; also NO_COLOR.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no advice on stderr.")]
 Version = Annotated[
@@ -90,13 +110,14 @@ def options(
     schema: Schema = None,
     actor: Actor = None,
     domain: Domains = None,
+    view: Views = None,
     as_json: AsJson = False,
     no_color: NoColor = False,
     quiet: Quiet = False,
     version: Version = False,
 ) -> None:
     color = is_terminal() and not no_color and not os.environ.get("NO_COLOR")
-    context.obj = Session(dsn, schema, actor, tuple(domain or ()), quiet, color, as_json)
+    context.obj = Session(dsn, schema, actor, tuple(domain or ()), quiet, color, as_json, tuple(view or ()))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -58,7 +58,7 @@ def code_of(error: Exception) -> Code:
     from ledger import errors as e
 
     match error:
-        case e.StreamConflict() | e.GuardFailed() | e.CommandReused() | e.LockTimeout():
+        case e.StreamConflict() | e.GuardFailed() | e.CommandReused() | e.LockTimeout() | e.BeingBuilt():
             return Code.CONFLICT
         case e.BadInput():
             return Code.MISUSE

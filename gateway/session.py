@@ -37,6 +37,7 @@ class Session:
     quiet: bool
     color: bool
     json: bool = False
+    views: tuple[str, ...] = ()
 
     @property
     def schema(self) -> str:
@@ -72,6 +73,16 @@ class Session:
         named = os.environ.get("LEDGER_DOMAINS", "").split(",")
         for name in filter(None, map(str.strip, (*self.domains, *named))):
             imported(name, "domain")
+
+    def know_views(self) -> None:
+        """Know the shipped views, and import the modules that declare others, or streams. Raises Misuse."""
+        from projections.shipped import load
+
+        self.know_domains()
+        load()
+        named = os.environ.get("LEDGER_VIEWS", "").split(",")
+        for name in filter(None, map(str.strip, (*self.views, *named))):
+            imported(name, "view")
 
 
 def imported(name: str, what: str) -> ModuleType:

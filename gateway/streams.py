@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from .codes import NotThere
+from .moments import At, Position, as_of_json, moment_of, of_stream, told
 from .plain import body, event_json, iso, local, plain
 from .printing import Column, fields, is_terminal, json_line, table, write
 from .session import AsJson, Session, session_of
@@ -17,6 +18,7 @@ from .session import AsJson, Session, session_of
 if TYPE_CHECKING:
     from ledger import Ledger, Recorded, Stream
     from ledger.store.reading import StreamInfo
+    from projections.audit import AsOf, Moment
 
 PAGE = 1000
 Name = Annotated[str, typer.Argument(metavar="STREAM", help="The stream's name, such as `streams` lists it.")]
@@ -78,31 +80,49 @@ def history(
         int | None, typer.Option(metavar="N", min=1, help="At most so many; all by default.")
     ] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="The last event first.")] = False,
+    after: Annotated[int, typer.Option(metavar="N", min=0, help="Only after this version.")] = 0,
+    upto: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only up to this version.")] = None,
+    at: At = None,
+    position: Position = None,
     as_json: AsJson = False,
 ) -> None:
     """Show every event of one stream.
 
-    Each with its version, position, time, topic, actor and body.
+    Each with its version, position, time, topic, actor and body. As of a time or a position: what had
+    happened by then.
 
     JSON, one object a line: position, stream, version, topic, schema, recorded_at, actor, data, raw, meta.
     """
     session = session_of(context, as_json)
     with session.ledger() as log:
-        events = islice(_recorded(log, stream, reverse=reverse), limit)
+        if at is not None or position is not None:
+            then = _version_of(session, log, stream, moment_of(at, position))
+            upto = then if upto is None else min(upto, then)
+        events = islice(_recorded(log, stream, after=after, upto=upto, reverse=reverse), limit)
         if session.json:
             for event in events:
                 write(event_json(event) + "\n")
             return
-        columns = [Column("ver", number=True), Column("pos", number=True), Column("time")]
-        columns += [Column("topic"), Column("actor"), Column("body", rest=True)]
-        table(columns, map(_event_row, events), color=session.color)
+        table(EVENT, map(_event_row, events), color=session.color)
+
+
+EVENT = [
+    *(Column("ver", number=True), Column("pos", number=True), Column("time")),
+    *(Column("topic"), Column("actor"), Column("body", rest=True)),
+]
+"""Columns of an event of one stream."""
+
+
+def _version_of(session: Session, log: Ledger, stream: str, moment: Moment) -> int:
+    found = of_stream(log, stream, moment)
+    session.say(told(found))
+    return found.version or 0
 
 
 def _recorded(
-    log: Ledger, stream: str, *, upto: int | None = None, reverse: bool = False
+    log: Ledger, stream: str, *, after: int = 0, upto: int | None = None, reverse: bool = False
 ) -> Iterator[Recorded]:
-    """Events of a stream, page by page, up to a version."""
-    after = 0
+    """Events of a stream, page by page, after a version and up to one."""
     while events := log.read(stream, after=after, upto=upto, limit=PAGE, backwards=reverse):
         yield from events
         if reverse:
@@ -119,80 +139,91 @@ def _event_row(event: Recorded) -> list[str]:
 def show(
     context: typer.Context,
     stream: Name,
-    at_version: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="As it was at this version.")
+    version: Annotated[
+        int | None, typer.Option("--version", "--at-version", metavar="N", min=1, help="As of a version.")
     ] = None,
+    at: At = None,
+    position: Position = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the state of one stream.
 
-    Now or as of a version, folded from its events. A stream whose domain is not known here (see --domain) is
-    shown without its state. JSON: stream, category, key, version, status, state (null where not known),
-    last_event (an object as in `history`).
+    Now, or as of a version, a position or a time, folded from its events. A stream whose domain is not known
+    here (see --domain) is shown without its state. JSON: stream, category, key, version, status, state (null
+    where not known), last_event (an object as in `history`), as_of (null for now; else position, time,
+    beyond, version).
     """
     session = session_of(context, as_json)
     session.know_domains()
+    moment = moment_of(at, position, version)
     with session.ledger() as log:
-        last, opened = _seen(log, stream, at_version)
-        if opened is not None:
-            status = opened.state.status
-        else:
-            head = log.head(stream)
-            status = head.status if head is not None and head.version == last.version else None
-    _print_state(session, last, opened, None if status is None else str(status))
+        seen = _seen_now(log, stream) if moment == moment_of() else _seen(log, stream, moment)
+    if seen.found is not None and version is None:
+        session.say(told(seen.found))
+    _print_state(session, seen)
 
 
-def _seen(log: Ledger, name: str, at_version: int | None) -> tuple[Recorded, Stream[Any, Any] | None]:
-    """The last event that counts, and the stream folded up to it, None where no domain here knows it."""
-    (newest,) = log.read(name, limit=1, backwards=True)
-    if at_version is not None and at_version > newest.version:
-        message = f"{name} has {newest.version} version(s), not {at_version}"
-        raise NotThere(message, stream=name, version=newest.version)
-    stream, version = _unfolded(name), newest.version if at_version is None else at_version
-    if stream is not None and at_version is None:
-        stream = log.load(type(stream), *stream.key)
-        version = stream.version
-    elif stream is not None:
-        for event in _recorded(log, name, upto=version):
-            stream.replay(event.event, event.recorded_at)
-    return newest if newest.version == version else log.read(name, after=version - 1, upto=version)[0], stream
+class Seen(NamedTuple):
+    """A stream at a moment: its last event then, the stream folded, None where no domain here knows it."""
+
+    last: Recorded
+    opened: Stream[Any, Any] | None
+    status: str | None
+    found: AsOf | None = None
 
 
-def _unfolded(name: str) -> Stream[Any, Any] | None:
-    """A fresh stream of this name, None where no domain of this process would give a stream that name."""
-    from ledger import BadName, split_name
-    from ledger.stream import CATEGORIES
+def _seen_now(log: Ledger, name: str) -> Seen:
+    from projections.audit import stream_of
 
-    category, key = split_name(name)
-    try:
-        stream = CATEGORIES[category](*key)
-    except (KeyError, BadName, TypeError, ValueError):
-        return None
-    return stream if stream.name == name else None
+    (last,) = log.read(name, limit=1, backwards=True)
+    stream = stream_of(name)
+    if stream is None:
+        head = log.head(name)
+        return Seen(last, None, head.status if head is not None and head.version == last.version else None)
+    opened = log.load(type(stream), *stream.key)
+    if opened.version != last.version:  # somebody appended meanwhile
+        (last,) = log.read(name, after=opened.version - 1, upto=opened.version)
+    return Seen(last, opened, _status(opened))
 
 
-def _print_state(
-    session: Session, last: Recorded, opened: Stream[Any, Any] | None, status: str | None
-) -> None:
+def _seen(log: Ledger, name: str, moment: Moment) -> Seen:
+    from projections.audit import Moment, Question, states, stream_of
+
+    found = of_stream(log, name, moment)
+    if not found.version:
+        raise NotThere(f"{name} had no event yet {told(found)}", stream=name, position=found.position)
+    (last,) = log.read(name, after=found.version - 1, upto=found.version)
+    stream = stream_of(name)
+    if stream is None:
+        _, rows = states(log, Question(Moment(position=last.position), stream=name))
+        return Seen(last, None, rows[0].status if rows else None, found)
+    opened = log.load(type(stream), *stream.key, version=found.version)
+    return Seen(last, opened, _status(opened), found)
+
+
+def _status(opened: Stream[Any, Any]) -> str | None:
+    return None if opened.state.status is None else str(opened.state.status)
+
+
+def _print_state(session: Session, seen: Seen) -> None:
     from ledger import split_name
 
+    last = seen.last
     category, key = split_name(last.stream)
-    state = None if opened is None else plain(opened.state)
+    state = None if seen.opened is None else plain(seen.opened.state)
     if session.json:
-        name = {"stream": last.stream, "category": category, "key": list(key)}
-        start = json.dumps(
-            {**name, "version": last.version, "status": status, "state": state}, ensure_ascii=False
-        )
-        start = start[:-1]
-        write(f'{start}, "last_event": {event_json(last)}}}\n')
+        start = {"stream": last.stream, "category": category, "key": list(key), "version": last.version}
+        text = json.dumps({**start, "status": seen.status, "state": state}, ensure_ascii=False)[:-1]
+        then = "null" if seen.found is None else json.dumps(as_of_json(seen.found))
+        write(f'{text}, "last_event": {event_json(last)}, "as_of": {then}}}\n')
         return
     at = local(last.recorded_at) if is_terminal() else iso(last.recorded_at)
     who = f" by {last.meta.actor}" if last.meta.actor else ""
-    pairs = [("stream", last.stream), ("version", str(last.version)), ("status", status or "")]
+    pairs = [("stream", last.stream), ("version", str(last.version)), ("status", seen.status or "")]
     pairs += [("last event", f"{last.topic} at position {last.position}, {at}{who}")]
     pairs += [(name, _told(value)) for name, value in (state or {}).items() if name != "status"]
     fields(pairs, color=session.color)
-    if opened is None:
+    if seen.opened is None:
         session.say(f"no domain known here folds {category!r} streams, so no state is shown; see --domain")
 
 

@@ -7,11 +7,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 import typer
 
 from .codes import Misuse, ReaderGone
+from .moments import moment_of, told
 from .plain import body, clean, event_json, iso, local
 from .printing import flush, is_terminal, terminal, write
 from .session import AsJson, Session, session_of
@@ -20,13 +21,20 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ledger import Cursor, Ledger, Recorded
-    from projections.follower import Follower
+    from projections.audit import Moment
+    from projections.follower import Following
 
 END = "end"
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
 After = Annotated[
     str,
     typer.Option(metavar="POSITION", help="Only after this position; `end`: only what comes from now on."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="Only from this time on, such as 14:00 or now-2h; local without an offset."
+    ),
 ]
 Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after so many.")]
 Topics = Annotated[list[str] | None, typer.Option(metavar="T", help="Only this topic. Repeatable.")]
@@ -42,6 +50,7 @@ def tail(
     context: typer.Context,
     follow: Follow = False,
     after: After = "0",
+    since: Since = None,
     limit: Limit = None,
     topic: Topics = None,
     stream: Prefix = "",
@@ -49,19 +58,20 @@ def tail(
 ) -> None:
     """Show the events of the log, in order.
 
-    All streams together, from the start or after a position.
+    All streams together, from the start, after a position or from a time on: that is from the first event
+    that was recorded after it, as the order of the log is the position, never a time.
 
     POSITION may also be a cursor (LEDGER:POSITION:MARK), which is refused on another history. JSON, one
     object a line: position, stream, version, topic, schema, recorded_at, actor, data, raw, meta.
     """
     session = session_of(context, as_json)
-    start = _start(after)
+    start = _start(after, since)
     from projections.follower import Follower
 
     with session.ledger() as log:
-        position = log.bound() if start is None else start
+        position = _position_of(log, start, session)
         follower = Follower(log, position, topics=topic or None)
-        wanted = (event for events in _batches(follower, log, follow) for event in events)
+        wanted = (event for events in batches_of(follower, log, follow) for event in events)
         line = _line_of(session)
         for event in islice((event for event in wanted if event.stream.startswith(stream)), limit):
             write(line(event) + "\n")
@@ -69,7 +79,17 @@ def tail(
                 flush()
 
 
-def _batches(follower: Follower, log: Ledger, follow: bool) -> Iterator[list[Recorded]]:
+class Placed(Protocol):
+    """What has a place in the log: an event, or a change that one made."""
+
+    @property
+    def position(self) -> int: ...
+
+
+P = TypeVar("P", bound=Placed)
+
+
+def batches_of(follower: Following[P], log: Ledger, follow: bool) -> Iterator[list[P]]:
     """What there is now, batch by batch; then, if it shall follow, what comes, while somebody reads it."""
     if follow:
         stop = threading.Event()
@@ -122,8 +142,25 @@ def _drawn(console: Console) -> Callable[[Recorded], str]:
     return draw
 
 
-def _start(after: str) -> int | Cursor | None:
+def _position_of(log: Ledger, start: int | Cursor | Moment | None, session: Session) -> int | Cursor:
+    """The position or cursor to start after; of a time the one that it means, which is told."""
+    from projections.audit import Moment, as_of
+
+    if start is None:
+        return log.bound()
+    if not isinstance(start, Moment):
+        return start
+    found = as_of(log, start)
+    session.say(told(found))
+    return found.position
+
+
+def _start(after: str, since: str | None) -> int | Cursor | Moment | None:
     """Where to start; None is the present end."""
+    if since is not None:
+        if after != "0":
+            raise Misuse("`--after` and `--since` exclude each other")
+        return moment_of(since)
     if after == END:
         return None
     if after.isascii() and after.isdigit():

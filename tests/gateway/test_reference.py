@@ -28,6 +28,9 @@ def test_the_reference_is_fresh() -> None:
 
 def test_these_are_the_commands() -> None:
     names = ["init", "doctor", "streams", "history", "show", "tail", "react"]
+    names += ["changes", "import", "export", "diff", "blame", "why", "states", "dwell", "rebuild", "verify"]
+    names += [f"views {name}" for name in ("follow", "metrics", "parked", "retry", "attach", "detach")]
+    names += [f"as-of {name}" for name in ("make", "list", "drop")]
     names += [f"{pipeline} {name}" for pipeline in ("lsm", "psoct") for name in OF_A_PIPELINE]
     assert sorted(COMMANDS) == sorted(f"pledger {name}" for name in names)
 

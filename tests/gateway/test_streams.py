@@ -109,7 +109,10 @@ def test_history_in_both_directions_over_many_pages(
 
 def test_show_folds_a_stream_of_a_known_domain(pledger: Pledger, lamps: None) -> None:
     (found,) = pledger("show", "lamp/hall", "--json").objects
-    assert list(found) == ["stream", "category", "key", "version", "status", "state", "last_event"]
+    assert list(found) == [
+        *("stream", "category", "key", "version", "status", "state", "last_event", "as_of")
+    ]  # fmt: skip
+    assert found["as_of"] is None
     assert (found["category"], found["key"], found["version"]) == ("lamp", ["hall"], 2)
     assert (found["status"], found["state"]["status"], found["state"]["watts"]) == ("on", "on", 40.0)
     assert datetime.fromisoformat(found["state"]["made_at"]).utcoffset() == UTC_OFFSET
