@@ -1,0 +1,48 @@
+"""Processes that keep views, to be killed: `python -m tests.faults.projecting projector|rebuilder DSN`."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+
+import ledger
+from ledger import BeingBuilt, ServerUnavailable
+from projections.shipped import load
+from projections.views.projector import Projector, views_named
+from projections.views.rebuilding import rebuild
+from tests.faults import tally
+
+load()
+assert tally
+
+
+def main() -> None:
+    """Do one of the two for ever; a server that is away is waited for."""
+    work = {"projector": project, "rebuilder": build}[sys.argv[1]]
+    while True:
+        try:
+            with ledger.connect(sys.argv[2], create=False, patience=5) as log:
+                print("ready", flush=True)
+                work(log)
+        except ServerUnavailable:
+            time.sleep(0.05)
+
+
+def project(log: ledger.Ledger) -> None:
+    """Follow with all views, in batches small enough to be killed between any two."""
+    Projector(log, most=200).run()
+
+
+def build(log: ledger.Ledger) -> None:
+    """Rebuild one view after the other."""
+    while True:
+        view = random.choice(views_named())
+        try:
+            rebuild(log, view, batch=random.choice((7, 60, 5000)))
+        except BeingBuilt:  # the server has not seen yet that the one before was killed
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()
