@@ -30,8 +30,9 @@ from tests.docs.tables import tables
 
 FOLDER = ROOT / "docs" / "reference"
 PACKAGES = (
-    "ledger", "ledger.project_state", "projections", "projections.project_state", "consumers",
-    "consumers.prefect_flows",
+    "ledger", "ledger.project_state", "ledger.exchange", "projections", "projections.sql",
+    "projections.audit", "projections.verify", "projections.folding", "projections.time_travel",
+    "projections.project_state", "consumers", "consumers.prefect_flows",
     "ledger.store", "ledger.store.embedded", "ledger.store.health", "ledger.store.sql",
 )  # fmt: skip
 
@@ -146,7 +147,7 @@ def _signature(function: Callable[..., Any]) -> str:
     found = inspect.signature(function)
     bare = [each.replace(annotation=inspect.Parameter.empty) for each in found.parameters.values()]
     kept = [each for each in bare if each.name not in ("self", "cls")]
-    return str(inspect.Signature(kept))
+    return re.sub(r"<function .*? at 0x[0-9a-f]+>", "…", str(inspect.Signature(kept)))
 
 
 # Errors

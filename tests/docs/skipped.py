@@ -4,6 +4,16 @@ SKIPPED = [
     ("README.md", "it makes an environment; tests/demo and CI run the same"),
     ("docs/how-to/embedded-server.md", "it would stop the server of these tests"),
     (
+        "docs/how-to/run-the-projector.md",
+        "it goes on until it is stopped; tests/gateway/test_viewing.py runs it",
+    ),
+    (
+        "docs/how-to/run-the-projector.md",
+        "the view lives in this page only; tests/gateway/test_viewing.py runs it",
+    ),
+    ("docs/how-to/look-at-the-past.md", "the name of the database is yours"),
+    ("docs/explanation/views.md", "it is what a rebuild makes"),
+    (
         "docs/how-to/run-the-demo-on-your-images.md",
         "tests/demo runs it, on the shipped image and on a folder",
     ),
