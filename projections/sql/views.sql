@@ -40,8 +40,12 @@ SELECT %(view)s, last_copy, %(definition)s, clock_timestamp(), clock_timestamp()
 RETURNING copy;
 
 -- name: remove_copy
--- Forget a copy whose tables are gone.
+-- Forget a copy, whose tables go with it.
 DELETE FROM {schema}.view_copies WHERE view = %(view)s AND copy = %(copy)s;
+
+-- name: is_wanted
+-- A row where a copy is read or kept.
+SELECT true FROM {schema}.views WHERE name = %(view)s AND %(copy)s IN (live, kept);
 
 -- name: switch
 -- Let readers see another copy; the one before is kept.
@@ -49,15 +53,11 @@ UPDATE {schema}.views SET kept = live, live = %(copy)s WHERE name = %(view)s AND
 
 -- name: finish_copy
 -- The copy is being built no more.
-UPDATE {schema}.view_copies SET building = false WHERE view = %(view)s AND copy = %(copy)s;
+UPDATE {schema}.view_copies SET building = false WHERE view = %(view)s AND copy = %(copy)s RETURNING copy;
 
 -- name: index_copy
 -- All indexes of the copy are made.
 UPDATE {schema}.view_copies SET indexed = true WHERE view = %(view)s AND copy = %(copy)s;
-
--- name: count_events
--- How many events lie between two positions.
-SELECT count(*) FROM {schema}.events WHERE position > %(after)s AND position <= %(upto)s;
 
 -- name: kept_copy
 -- The copy that was read before.

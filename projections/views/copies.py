@@ -10,7 +10,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from ledger import DefinitionChanged, Ledger, ViewFailed
+from ledger import BeingBuilt, DefinitionChanged, Ledger, ViewFailed
 from ledger.canon import digest
 from ledger.store.connections import reach
 from ledger.store.faults import ledger_errors
@@ -115,8 +115,9 @@ class Shelf:
         return self.copy(view, rows[0][0]) if rows and rows[0][0] is not None else None
 
     def finish(self, view: View, number: int) -> None:
-        """The copy is filled, and may be read."""
-        query(self.connection, self.schema, "finish_copy", view=view.name, copy=number)
+        """The copy is filled, and may be read. Raises BeingBuilt where another builder dropped it."""
+        if not query(self.connection, self.schema, "finish_copy", view=view.name, copy=number):
+            raise BeingBuilt(view.name)
 
     def index(self, view: View, number: int) -> None:
         """Make the indexes that a first filling does without."""
@@ -126,19 +127,22 @@ class Shelf:
     def drop(self, view: View, number: int, *, patience_ms: int = SHORT_MS) -> bool:
         """Drop a copy that is neither read nor kept; False where somebody still reads it, so try later.
 
-        It waits for a lock no longer than that, since whoever reads the view next would wait behind it.
+        It waits for a lock no longer than that, since whoever reads the view next would wait behind it. The
+        row goes first: a builder who was killed while his switch is being committed holds it, and is seen.
         """
         try:
             with self.connection.transaction():
                 query(self.connection, self.schema, "short_lock", ms=patience_ms)
+                query(self.connection, self.schema, "remove_copy", view=view.name, copy=number)
+                if query(self.connection, self.schema, "is_wanted", view=view.name, copy=number):
+                    raise psycopg.Rollback
                 for table in reversed(view.table_names):
                     self.connection.execute(
                         sql.SQL(template("drop_table")).format(table=self._identifier(f"{table}_{number}"))
                     )
-                query(self.connection, self.schema, "remove_copy", view=view.name, copy=number)
         except psycopg.errors.LockNotAvailable:
             return False
-        return True
+        return self.copy(view, number) is None
 
     def names(self, view: View, number: int | None = None) -> dict[str, sql.Composable]:
         """What stands for the names in a view's statements: its tables, of a copy or as they are read."""

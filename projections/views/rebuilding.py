@@ -198,22 +198,26 @@ class _Builder:
         while True:
             began, before = time.monotonic(), known
             end = None if live is None or live.inline else self._now(live).position
-            ((upto, many, known),) = query(
-                self.connection, self.schema, "next_batch", after=position, limit=self.batch, known=known
-            )
-            self._tell(copy, position, known if end is None else end)
-            if upto is None or (end is not None and position >= end):
+            upto, many, known = self._ahead(position, end, known)
+            self._tell(copy, position, known)
+            if upto is None:
                 return self._now(copy)
-            position = self._apply(applier, position, *self._not_beyond(end, position, upto, many))
+            position = self._apply(applier, position, upto, many)
             if -1 < before < known and many == self.batch:  # others append: leave them half of the time
                 time.sleep(min(1.0, time.monotonic() - began))
 
-    def _not_beyond(self, end: int | None, position: int, upto: int, many: int) -> tuple[int, int]:
-        """The batch, cut off where the live copy is."""
-        if end is None or upto <= end:
-            return upto, many
-        ((fewer,),) = query(self.connection, self.schema, "count_events", after=position, upto=end)
-        return end, fewer
+    def _ahead(self, position: int, end: int | None, known: int) -> tuple[int | None, int, int]:
+        """The next batch, and up to where more may follow: to where the live copy is, or to what is safe.
+
+        What is in the live copy is safe. The bound may be less: an append can have marked itself late.
+        """
+        if end is not None:
+            place = {"after": position, "limit": self.batch, "upto": end}
+            ((upto, many),) = query(self.connection, self.schema, "batch_upto", **place)
+            return upto, many, end
+        place = {"after": position, "limit": self.batch, "known": known}
+        ((upto, many, known),) = query(self.connection, self.schema, "next_batch", **place)
+        return upto, many, known
 
     def _apply(self, applier: Applier, position: int, upto: int, many: int) -> int:
         """Apply one batch; returns where the copy stands then."""
@@ -254,10 +258,8 @@ class _Builder:
 
     def _switch(self, shadow: Copy) -> Copy:
         """Bring the shadow exactly to where the live copy is, and let readers see it instead."""
-        live = self.shelf.live(self.view)
+        live = self._first(shadow)
         if live is None:
-            with self.connection.transaction():
-                self._show(self.shelf, shadow)
             return shadow
         shadow = self._fill(shadow, live)
         with held_where_it_is(self.ledger, self.view, live) as held:
@@ -267,6 +269,15 @@ class _Builder:
                 inline.settle(held.shelf, self.view.name, live.number, held.bound)
                 inline.make_keeper(held.shelf, self.view, shadow.number)
         return shadow
+
+    def _first(self, shadow: Copy) -> Copy | None:
+        """Let readers see the shadow where they see no copy yet; else the live one, which may be new."""
+        with self.connection.transaction():
+            query(self.connection, self.schema, "know_view", view=self.view.name)  # nobody makes one now
+            live = self.shelf.live(self.view)
+            if live is None:
+                self._show(self.shelf, shadow)
+        return live
 
     def _meet(self, held: Held, shadow: Copy, live: Copy) -> Copy:
         """Bring the shadow exactly to where the live copy is held."""
