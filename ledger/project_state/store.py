@@ -79,10 +79,10 @@ class ProjectStore:
         """Let `mutate` change the project, under its lock; again where another writer came between."""
         self.update_item(self._project(project), mutate, timeout_seconds=timeout_seconds)
 
-    def peek(self, project: str, reader: Callable[[Any], R]) -> R:
-        """What `reader` makes of the project's view, without waiting."""
+    def peek(self, project: str, reader: Callable[[Any], R], *, upto: int | None = None) -> R:
+        """What `reader` makes of the project's view, without waiting; as of a position, if one is given."""
         ident = self._project(project)
-        return reader(self.peek_item(ident) or self._blank(ident))
+        return reader(self.peek_item(ident, upto=upto) or self._blank(ident))
 
     @contextmanager
     def open(
@@ -119,9 +119,14 @@ class ProjectStore:
         with self.locks.shared(path, timeout_seconds=timeout_seconds):
             return view_of(self.ledger, self.levels, ident)
 
-    def peek_item(self, ident: Ident) -> Any:
-        """The view of the item and all below it, None where there is none, without waiting for anybody."""
-        return view_of(self.ledger, self.levels, self._checked(ident))
+    def peek_item(self, ident: Ident, *, upto: int | None = None) -> Any:
+        """The view of the item and all below it, None where there is none, without waiting for anybody.
+
+        upto: as of this position (`ledger.position_at` knows that of a time), not beyond `ledger.bound()`.
+        """
+        if upto is not None:
+            upto = min(upto, self.ledger.bound())
+        return view_of(self.ledger, self.levels, self._checked(ident), upto)
 
     def _changed(self, ident: Ident, change: Callable[[Any], R], timeout_seconds: float | None) -> R:
         with self.open_item(ident, timeout_seconds=timeout_seconds) as item:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..frozen import FrozenDict
 from ..names import stream_name
+from ..store import reading
 from .ident import Ident
 from .item import children_name
 
@@ -25,12 +26,16 @@ Views = dict[str, Any]
 """Views of one level, by what follows the category in the names of their streams."""
 
 
-def view_of(ledger: Ledger, levels: Levels, ident: Ident) -> Any:
-    """The view of the item and all below it, of one snapshot; None where there is none."""
+def view_of(ledger: Ledger, levels: Levels, ident: Ident, upto: int | None = None) -> Any:
+    """The view of the item and all below it, of one snapshot; None where there is none.
+
+    upto: as of this position, which must be safe to read.
+    """
     depth = len(ident.key)
     path = [*zip(path_of(levels, ident), levels, strict=False)]
     below = [(stream_name(kind.CATEGORY, *ident.key) + "/", kind) for kind in levels[depth:]]
-    found = ledger.states(*path, *below)
+    with ledger.reader() as connection:
+        found = reading.states(connection, ledger.schema, [*path, *below], upto)
     shown: list[Views] = []
     for kind in levels:
         root = len(kind.CATEGORY) + 1

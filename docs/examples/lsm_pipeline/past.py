@@ -1,18 +1,14 @@
-"""The project as it was: every event up to a position, folded as the ledger itself folds them."""
+"""The project's events, and the project as it was at one of them."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from ledger import Ledger, Recorded, split_name
-from ledger.frozen import FrozenDict
 from ledger.names import project_key
-from ledger.project_state import LSM, LSMProjectState, LSMProjectStateView, OpenItem
+from ledger.project_state import LSM, LSMProjectState, LSMProjectStateView, LSMStateService
 
-KINDS: Final = {kind.CATEGORY: kind for kind in LSM}
+CATEGORIES: Final = frozenset(kind.CATEGORY for kind in LSM)
 PAGE: Final = 1000
 
 
@@ -29,22 +25,10 @@ def events_of(log: Ledger, project: str) -> list[Recorded]:
 
 def is_of(recorded: Recorded, key: str) -> bool:
     category, parts = split_name(recorded.stream)
-    return category in KINDS and parts[0] == key
+    return category in CATEGORIES and parts[0] == key
 
 
-def folded(events: Iterable[Recorded]) -> LSMProjectStateView:
-    """The project that these events make: up to any position, this is the project as of that position."""
-    items: dict[str, OpenItem[Any]] = {}
-    for recorded in events:
-        if recorded.stream not in items:
-            category, parts = split_name(recorded.stream)
-            items[recorded.stream] = KINDS[category](*parts)
-        items[recorded.stream].replay(recorded.event, recorded.recorded_at)
-    below: dict[tuple[str | int, ...], dict[Any, Any]] = defaultdict(dict)
-    view: Any = None
-    for item in sorted(items.values(), key=lambda item: (-len(item.key), item.key)):
-        field = getattr(item, "CHILDREN", None)
-        view = replace(item.state, **{field: FrozenDict(below[item.key])}) if field else item.state
-        below[item.key[:-1]][item.key[-1]] = view
-    assert isinstance(view, LSMProjectStateView)
+def as_of(log: Ledger, project: str, position: int) -> LSMProjectStateView:
+    """The project as of a position of the log."""
+    view: LSMProjectStateView = LSMStateService(log).store.peek(project, lambda view: view, upto=position)
     return view

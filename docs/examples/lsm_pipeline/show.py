@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from past import events_of, folded
+from past import as_of, events_of
 from plan import Plan
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
@@ -60,7 +60,7 @@ def print_story(log: Ledger, plan: Plan, out: Path, strip: str) -> int:
     ends = [number for number, recorded in enumerate(events) if recorded.topic == "lsm.strip.completed"]
     middle = ends[len(ends) // 2]
     title = f"The project as of position {events[middle].position}, {clock(events[middle])}: half-way"
-    console.print(project_table(folded(events[: middle + 1]), title), "")
+    console.print(project_table(as_of(log, plan.project, events[middle].position), title), "")
     print_places(log, plan, out, strip)
     return len(events)
 
