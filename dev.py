@@ -250,7 +250,7 @@ def test(args):
         if failed:
             note("the static checks failed; running the tests all the same")
         # The whole suite takes every processor; a part of it, or a debugger, takes one process.
-        return run([PYTHON, "-m", "pytest"] + (args or ["-n", "auto", "--dist", "loadfile"])) or failed
+        return run([PYTHON, "-m", "pytest"] + (args or ["-n", "auto", "--dist", "worksteal"])) or failed
 
 
 def campaign(args):

@@ -176,10 +176,16 @@ def _check_options(kind: str, given: dict[str, Any]) -> None:
         if given[name]:
             raise Misuse(f"--{name.replace('_', '-')} is not for {kind}")
     columns = _ONLY["csv"] - {"delimiter", "encoding", "renumber", "stream_column", "key_column"}
+    if given["delimiter"] and not _separates(given["delimiter"]):
+        raise Misuse(f"--delimiter {given['delimiter']!r} must be one character, such as ';' or ','")
     wrong = [name for name in sorted(columns) if given[name]]
     if kind == "csv" and wrong and not (given["stream_column"] or given["key_column"]):
-        needs = "needs --stream-column, or --key-column and --category"
+        needs = "needs --stream-column, or --key-column together with --category"
         raise Misuse(f"--{wrong[0].replace('_', '-')} {needs}")
+
+
+def _separates(delimiter: str) -> bool:
+    return len(delimiter) == 1 and delimiter not in '\r\n"'
 
 
 def _kind(named: str | None, file: str) -> str:

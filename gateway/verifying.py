@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .codes import Code, Misuse
+from .codes import Code, Misuse, NotThere
 from .plain import plain
 from .printing import Column, flush, is_terminal, json_line, table
 from .progress import board
@@ -85,6 +85,8 @@ def verify(
     checks = _checks(session, check, which)
     how = {"repair": repair, "processes": processes, "checks": checks, "found": listing.add}
     summary = _run(session, which, how)
+    if not (which.everything or summary.streams):
+        raise NotThere(f"no stream has a name that begins with {which.prefix!r}: nothing was verified")
     listing.end(summary)
     if not summary.equal:
         flush()

@@ -19,6 +19,7 @@ from ledger.store.health import place as places
 from ledger.store.health import server as servers
 from ledger.store.health.checks import Look
 from ledger.store.install import newest
+from projections import Projector, views_named
 from tests.gateway.conftest import Ended
 from tests.lamp import LampRead, OpenLamp
 
@@ -27,7 +28,7 @@ Connect = Callable[..., psycopg.Connection[Any]]
 NAMES = [
     *("server", "encoding", "primary", "durability", "synchronous_commit", "prepared_transactions"),
     *("time_zone", "clock", "connections", "schema", "positions", "open_appends", "lock_class"),
-    *("roles", "rights", "append_only", "heads", "sessions", "place"),
+    *("roles", "rights", "append_only", "heads", "views", "sessions", "place"),
 ]  # fmt: skip
 
 
@@ -252,3 +253,23 @@ class Prepared(Look):
 def test_prepared_transactions(connection: psycopg.Connection[Any]) -> None:
     (found,) = servers._prepared(Prepared(connection, "ledger", None), 5)  # type: ignore[arg-type]
     assert (found.verdict, "'half-done'" in found.says) == (Verdict.WARN, True)
+
+
+def test_a_view_that_leaves_streams_out_or_is_late_is_named(
+    pledger: Pledger, log: Ledger, admin: psycopg.Connection[Any]
+) -> None:
+    log.append("lamp/a", LampRead(value=1))
+    Projector(log, views_named(["activity", "in_state"])).catch_up()
+    assert checks(pledger("doctor", "--json"))["views"]["says"] == "2 views are kept, none of them late"
+    admin.execute(
+        "INSERT INTO ledger.view_parked (position, parked_at, copy, view, stream, error, event) "
+        "VALUES (1, now(), 1, 'activity', 'lamp/a', 'bad', '{}')"
+    )
+    admin.execute("UPDATE ledger.view_copies SET position = 0 WHERE view = 'in_state'")
+    admin.execute("ALTER TABLE ledger.events DISABLE TRIGGER USER")
+    admin.execute("UPDATE ledger.events SET recorded_at = recorded_at - interval '2 minutes'")
+    admin.execute("ALTER TABLE ledger.events ENABLE TRIGGER USER")
+    found = [one for one in pledger("doctor", "--json").objects[0]["checks"] if one["name"] == "views"]
+    assert [one["verdict"] for one in found] == ["warn", "warn"]
+    assert "view activity leaves out 1 streams" in found[0]["says"]
+    assert "view in_state lacks events that are 12" in found[1]["says"]

@@ -92,3 +92,9 @@ def test_doctor_sees_heads_that_are_missing(pledger: Run, connection: Connection
     assert pledger("verify", "--repair")[0] == 0
     _, out, _ = pledger("doctor", "--json")
     assert '"heads", "verdict": "ok"' in out[0]
+
+
+def test_a_name_that_nothing_has_is_not_verified_in_silence(pledger: Run) -> None:
+    code, out, said = pledger("verify", "--stream", "nope/")
+    assert (code, out) == (3, [])
+    assert "no stream has a name that begins with 'nope/': nothing was verified" in said

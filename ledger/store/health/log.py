@@ -13,6 +13,8 @@ OLD_APPEND: Final = 1.0
 """Seconds after which an open append is named: it holds every reader of the log back."""
 SAMPLE: Final = 1000
 """The heads of the streams of this many last events are compared."""
+LATE: Final = 60.0
+"""Seconds after which a view is late."""
 TRIGGERS: Final = ("append_only",)
 
 
@@ -143,6 +145,25 @@ def heads(look: Look) -> Iterator[Check]:
         yield ok("heads", f"the heads of the {looked} streams that changed last are where the events are")
 
 
+def views(look: Look) -> Iterator[Check]:
+    """Whether the views are where the log is, with all their streams."""
+    found = look.rows("views_behind")
+    for name, parked, seconds, error in found:
+        if error is not None:
+            says = f"view {name} is not followed, since it failed: {error}"
+            yield warn("views", says, f"mend it, then run `pledger rebuild {name}`")
+        elif parked:
+            says = f"view {name} leaves out {parked} streams, since an event of each failed"
+            yield warn(
+                "views", says, f"look at `pledger views parked {name}`, then `pledger views retry {name}`"
+            )
+        elif seconds is not None and seconds > LATE:
+            says = f"view {name} lacks events that are {seconds:.0f} s old"
+            yield warn("views", says, "keep a `pledger views follow` running")
+    if not any(parked or error or (seconds or 0) > LATE for _, parked, seconds, error in found):
+        yield ok("views", f"{len(found)} views are kept, none of them late")
+
+
 def last_event(look: Look) -> Iterator[Check]:
     """Whether the clock ran backwards since the last event."""
     for at, ahead in look.rows("last_recorded_at"):
@@ -153,4 +174,4 @@ def last_event(look: Look) -> Iterator[Check]:
             )
 
 
-CHECKS = (positions, open_appends, lock_class, roles, append_only, heads, last_event)
+CHECKS = (positions, open_appends, lock_class, roles, append_only, heads, views, last_event)

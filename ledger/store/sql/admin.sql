@@ -75,3 +75,13 @@ SELECT coalesce(nullif(application_name, ''), 'unnamed'), count(*)
   FROM pg_stat_activity
  WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
  GROUP BY 1 ORDER BY 2 DESC, 1;
+
+-- name: views_behind
+-- The views, each with how many streams it leaves out, the age in seconds of the first event that is not in, and why
+-- it is not followed. A view that appends keep lacks nothing.
+SELECT v.name, (SELECT count(*) FROM {schema}.view_parked p WHERE p.view = v.name AND p.copy = v.live),
+       CASE WHEN NOT v.inline THEN (
+           SELECT extract(epoch FROM clock_timestamp() - e.recorded_at)::float8 FROM {schema}.events e
+            WHERE e.position > c.position ORDER BY e.position LIMIT 1) END,
+       c.error
+  FROM {schema}.views v JOIN {schema}.view_copies c ON c.view = v.name AND c.copy = v.live ORDER BY v.name;
