@@ -112,6 +112,19 @@ class Lane:
         self._moved(upto, many)
         return True
 
+    def is_elsewhere(self) -> bool:
+        """Whether readers see another copy now, at which it goes on then.
+
+        A switch that is being committed just now, by a builder that may be dead already, is waited for.
+        """
+        if self._applier is None or self.inline:
+            return False
+        number, place = self._applier.number, (self.shelf.connection, self.shelf.schema)
+        with in_our_words(self.view), self.shelf.connection.transaction():
+            query(*place, "lock_copy", view=self.view.name, copy=number)
+        self.look()
+        return self._applier.number != number
+
     def _keep_company(self) -> bool:
         """What is left to do for a view that appends keep: to learn what was declared since."""
         self.seen = EVERYTHING

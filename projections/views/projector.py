@@ -190,8 +190,12 @@ class Projector:
 
     def _come_to(self, lanes: list[Lane], end: int) -> None:
         for lane in lanes:
-            while lane.position < end and self._guarded(lane, lambda lane=lane: lane.step(end)):  # type: ignore[misc]
+            while self._comes_to(lane, end) or self._guarded(lane, lane.is_elsewhere):
                 self._alive = time.monotonic()
+
+    def _comes_to(self, lane: Lane, end: int) -> bool:
+        """One batch towards a position; False where it is there, or nothing more is."""
+        return lane.position < end and self._guarded(lane, lambda: lane.step(end))
 
     def _follow(self, lanes: list[Lane], stop: threading.Event) -> None:
         pause = FIRST_PAUSE

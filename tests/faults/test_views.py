@@ -143,7 +143,10 @@ def survive(
                 doomed[victim % 3].start()
     for one in doomed:
         one.kill()
-    Projector(log).catch_up()
+    came = Projector(log).catch_up()
+    with psycopg.connect(log.target.conninfo) as connection:
+        ((end,),) = connection.execute("SELECT max(position) FROM ledger.events").fetchall()
+    assert set(came.values()) == {end}, f"they came to {came}, the log to {end}, safe is {log.bound()}"
     events = check(log)
     return {"server": crashes, "projectors": doomed[0].kills + doomed[1].kills, "rebuilders": doomed[2].kills,
             "events": events}  # fmt: skip
