@@ -19,7 +19,7 @@ from .session import AsJson, Session, session_of
 
 if TYPE_CHECKING:
     from ledger import Ledger
-    from projections.views.rebuilding import Building, Rebuilt
+    from projections.views.built import Building, Rebuilt
     from projections.views.view import View
 
 Names = Annotated[

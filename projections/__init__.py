@@ -15,8 +15,9 @@ makes the whole ledger as it was.
 from . import shipped
 from .follower import Follower
 from .views.attaching import attach, detach
+from .views.built import Building, Rebuilt
 from .views.projector import Projector, views_named
-from .views.rebuilding import Building, Rebuilt, rebuild, roll_back
+from .views.rebuilding import rebuild, roll_back
 from .views.view import Batch, Statement, View
 
 shipped.load()

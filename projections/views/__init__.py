@@ -11,6 +11,7 @@ What drives views. In the order in which to read it:
     watching.py    how far each view is
     comparing.py   two copies, row by row
     holding.py     a live copy held where it is for a moment
+    built.py       what a rebuild tells of itself
     rebuilding.py  a copy made anew beside the live one, and switched to
     verifying.py   a view compared with one that is made anew
     inline.py      what an append does to a view

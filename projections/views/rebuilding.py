@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from ledger import BadInput, BeingBuilt, DefinitionChanged, Ledger, ViewsDiffer
@@ -23,6 +22,7 @@ from ledger.store.declaring import declare_moves, declare_sets
 from ..sql import query
 from . import inline
 from .applying import Applier, Moved, NewMoves
+from .built import Building, Rebuilt
 from .comparing import SHOWN, Difference, differences
 from .copies import Copy, Shelf, projecting
 from .holding import Held, held_where_it_is
@@ -31,38 +31,10 @@ from .view import View
 
 BATCH: Final = 50_000
 """Events that are applied at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Building:
-    """How far a rebuild is. end: where the log ended when it was last looked at."""
-
-    view: str
-    copy: int
-    position: int
-    end: int
-    events: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """What a rebuild did. switched: readers see the new copy. continued: it went on with what was there.
-
-    differences: between the old copy and the new one, at one position. parked: streams with an event that
-    fails.
-    """
-
-    view: str
-    copy: int
-    before: int | None
-    position: int
-    events: int
-    seconds: float
-    differences: tuple[Difference, ...]
-    parked: int
-    switched: bool
-    continued: bool
+GIVEN_WAY: Final = 3.0
+"""While others append, a rebuild pauses for so many times as long as it works."""
+LONGEST_PAUSE: Final = 2.0
+"""Seconds."""
 
 
 def rebuild(
@@ -135,6 +107,7 @@ class _Builder:
     ) -> None:
         self.ledger, self.shelf, self.view, self.batch = ledger, shelf, view, batch
         self.connection, self.schema = shelf.connection, shelf.schema
+        self.log_end = 0
         self.began, self.applied, self.report, self.shown = time.monotonic(), 0, progress, shown
 
     def build(self, allowed: int | None, *, dry_run: bool, restart: bool) -> Rebuilt:
@@ -196,15 +169,22 @@ class _Builder:
         applier.live = False
         position, known = copy.position, -1
         while True:
-            began, before = time.monotonic(), known
+            began = time.monotonic()
             end = None if live is None or live.inline else self._now(live).position
             upto, many, known = self._ahead(position, end, known)
             self._tell(copy, position, known)
             if upto is None:
                 return self._now(copy)
             position = self._apply(applier, position, upto, many)
-            if -1 < before < known and many == self.batch:  # others append: leave them half of the time
-                time.sleep(min(1.0, time.monotonic() - began))
+            if many == self.batch:
+                self._give_way(time.monotonic() - began)
+
+    def _give_way(self, worked: float) -> None:
+        """Leave the machine for a while to those who append, if anybody did since the last batch."""
+        before = self.log_end
+        ((self.log_end, _),) = query(self.connection, self.schema, "log_end")
+        if 0 < before < self.log_end:
+            time.sleep(min(LONGEST_PAUSE, GIVEN_WAY * worked))
 
     def _ahead(self, position: int, end: int | None, known: int) -> tuple[int | None, int, int]:
         """The next batch, and up to where more may follow: to where the live copy is, or to what is safe.

@@ -11,7 +11,8 @@ from ledger import Ledger
 from ..folding import Which
 from ..sql import query
 from ..verify.difference import Difference, Kind, bounded, fields_between
-from .rebuilding import Rebuilt, rebuild
+from .built import Rebuilt
+from .rebuilding import rebuild
 from .view import View
 
 MOST: Final = 10_000

@@ -143,13 +143,18 @@ def survive(
                 doomed[victim % 3].start()
     for one in doomed:
         one.kill()
-    came = Projector(log).catch_up()
-    with psycopg.connect(log.target.conninfo) as connection:
-        ((end,),) = connection.execute("SELECT max(position) FROM ledger.events").fetchall()
-    assert set(came.values()) == {end}, f"they came to {came}, the log to {end}, safe is {log.bound()}"
+    # An append whose client lost it in a crash may hold the bound back for a moment, and record nothing.
+    eventually(lambda: set(Projector(log).catch_up().values()) == {_last(log)})
     events = check(log)
     return {"server": crashes, "projectors": doomed[0].kills + doomed[1].kills, "rebuilders": doomed[2].kills,
             "events": events}  # fmt: skip
+
+
+def _last(log: Ledger) -> int:
+    """The position of the last event."""
+    with psycopg.connect(log.target.conninfo) as connection:
+        ((position,),) = connection.execute("SELECT max(position) FROM ledger.events").fetchall()
+    return int(position)
 
 
 def _answers(log: Ledger) -> bool:

@@ -11,7 +11,7 @@ from ledger import Ledger
 from tests.gateway.conftest import Ended
 from tests.gateway.projects import fill, pipelines
 
-RUNS = 50
+RUNS = 30
 PROJECTS = ("brain_7", "BRAIN-7", "other", "", "é\x1b[31m\n", "\udcff", "a/b%c", "x" * 3000, "-p")
 NUMBERS = (
     "0",

@@ -14,9 +14,10 @@ import pytest
 
 import projections.in_state  # noqa: F401  declares the view
 from ledger import BadInput, BeingBuilt, DefinitionChanged, Ledger, ViewFailed, ViewsDiffer
+from projections.views.built import Building
 from projections.views.copies import Shelf, projecting
 from projections.views.projector import Projector
-from projections.views.rebuilding import Building, rebuild, roll_back
+from projections.views.rebuilding import rebuild, roll_back
 from projections.views.refolding import refold
 from projections.views.view import VIEWS, View
 from tests.views.lamps import copies, lamps, rows, states_by_hand

@@ -83,7 +83,7 @@ def swaps(log: Ledger, dsn: str, connection: Connection, many: int, writers: int
 
 
 def test_switched_under_writers_it_equals_the_fold(log: Ledger, dsn: str, connection: Connection) -> None:
-    swaps(log, dsn, connection, 5, 4)
+    swaps(log, dsn, connection, 3, 3)
 
 
 @pytest.mark.slow
