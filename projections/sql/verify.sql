@@ -25,10 +25,11 @@ SELECT e.stream
 
 -- name: fold_sample
 -- Streams by chance: those of events at random positions, and some that have a head, whether or not they have events.
+-- More positions are drawn than streams are wanted, since several may be of one stream.
 SELECT stream FROM (
     SELECT e.stream
       FROM (SELECT min(position) AS first, max(position) AS last FROM {schema}.events) log
-     CROSS JOIN generate_series(1, %(many)s::integer) nth
+     CROSS JOIN generate_series(1, 3 * %(many)s::integer + 50) nth
      CROSS JOIN LATERAL (SELECT log.first + floor((log.last - log.first + 1) * (random() + 0 * nth))::bigint AS position) place
      CROSS JOIN LATERAL (SELECT stream FROM {schema}.events WHERE position >= place.position ORDER BY position LIMIT 1) e
     UNION

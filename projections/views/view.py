@@ -97,6 +97,11 @@ class View:
         if "name" in cls.__dict__:
             made = cls()
             made.check()
+            other = type(VIEWS.get(cls.name, made))
+            if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise BadName(
+                    "view", cls.name, f"is the name of {other.__module__}.{other.__qualname__} already"
+                )
             VIEWS[cls.name] = made
 
     def apply(self, batch: Batch) -> Iterable[Statement]:

@@ -2,17 +2,15 @@
 What views cost: rebuilding them from a million events, following the log, verifying; and what that costs
 appends.
 
-    rebuild_vs_stock_runner   all views together, in events/s, beside the stock library's ProjectionRunner
-    with a
-                              counting view, one transaction an event, on the first of the same events
+    rebuild_vs_stock_runner   all views together, in events/s, beside the stock library's ProjectionRunner with
+                              a counting view, one transaction an event, on the first of the same events
     rebuild_vs_raw_cursor     InState and progress together, beside reading the same rows by a raw server-side
                               cursor
     rebuild_all_vs_raw_cursor all views together, beside the same
     rebuild_peak_mb           memory of the process that rebuilds, and of its children
     append_during_rebuild     appends a second of 4 writers while all views are rebuilt, beside without that
     follower_lag_p99_ms       from the commit of an event to its row in InState being there to be seen, with
-    all
-                              views followed by one projector, at 2,000 events/s
+                              all views followed by one projector, at 2,000 events/s
     verify_vs_raw_cursor      folding all streams and comparing them with their heads, beside the raw cursor
 
 All are rates, ours by theirs, but for the megabytes and milliseconds.

@@ -8,13 +8,9 @@ import time
 
 import ledger
 from ledger import BeingBuilt, ServerUnavailable
-from projections.shipped import load
-from projections.views.projector import Projector, views_named
+from projections.views.projector import Projector
 from projections.views.rebuilding import rebuild
-from tests.faults import tally
-
-load()
-assert tally
+from tests.faults.tally import watched
 
 
 def main() -> None:
@@ -31,13 +27,13 @@ def main() -> None:
 
 def project(log: ledger.Ledger) -> None:
     """Follow with all views, in batches small enough to be killed between any two."""
-    Projector(log, most=200).run()
+    Projector(log, watched(), most=200).run()
 
 
 def build(log: ledger.Ledger) -> None:
     """Rebuild one view after the other."""
     while True:
-        view = random.choice(views_named())
+        view = random.choice(watched())
         try:
             rebuild(log, view, batch=random.choice((7, 60, 5000)))
         except BeingBuilt:  # the server has not seen yet that the one before was killed

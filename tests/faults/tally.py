@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from projections.views.view import View
+from projections.shipped import load
+from projections.views.projector import views_named
+from projections.views.view import VIEWS, View
+
+load()
 
 
 class Tally(View):
     """How many events each stream has, and the sum of their positions."""
 
-    name = "tally"
+    name = "seen_once"
     tables = """
-        CREATE TABLE {tally} (
+        CREATE TABLE {seen_once} (
             stream text COLLATE "C" PRIMARY KEY, events bigint NOT NULL, positions numeric NOT NULL)
     """
     statements = (
-        "INSERT INTO {tally} AS t SELECT b.stream, count(*), sum(b.position) FROM {batch} b "
+        "INSERT INTO {seen_once} AS t SELECT b.stream, count(*), sum(b.position) FROM {batch} b "
         "GROUP BY b.stream ON CONFLICT (stream) DO UPDATE SET events = t.events + excluded.events, "
         "positions = t.positions + excluded.positions",
     )
+
+
+SEEN_ONCE = VIEWS.pop("seen_once")
+"""Not among those that this process knows: other tests look at all of these."""
+
+
+def watched() -> list[View]:
+    """The views that are kept while this and that is killed."""
+    return [*views_named(("activity", "in_state", "items", "progress")), SEEN_ONCE]

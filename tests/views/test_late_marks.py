@@ -52,7 +52,7 @@ def test_a_rebuild_comes_to_where_the_live_copy_is_whatever_the_bound(
 def states_by_hand_of_all(log: Ledger, connection: Connection) -> list[tuple[Any, ...]]:
     """The fold of the log up to its end, when nobody marks himself any more."""
     connection.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 "
+        "SELECT pg_terminate_backend(pid, 30000) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 "
         "AND mode = 'ShareLock' AND classid::bigint >> 16 = ledger.lock_class()"
     )
     return list(states_by_hand(log))

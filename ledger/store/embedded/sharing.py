@@ -175,9 +175,12 @@ class Share:
 
 
 @contextlib.contextmanager
-def throwaway(*, durable: bool = False) -> Iterator[Embedded]:
-    """A running server in a folder that is deleted afterwards, for tests; not durable unless asked."""
-    home = Path(tempfile.mkdtemp(prefix="ledger-throwaway-"))
+def throwaway(*, durable: bool = False, under: Path | None = None) -> Iterator[Embedded]:
+    """A running server in a folder that is deleted afterwards, for tests; not durable unless asked.
+
+    under: where the folder is made; by default among the system's temporary files.
+    """
+    home = Path(tempfile.mkdtemp(prefix="ledger-throwaway-", dir=under))
     if os.geteuid() == 0:
         home.chmod(0o711)  # the server's user must pass through
     server = Embedded(home, durable=durable)
