@@ -1,9 +1,8 @@
 """
-What views cost: rebuilding them from a million events, following the log, verifying; and what that costs
-appends.
+What views cost: rebuilding them from a million events, following the log, verifying; what that costs appends.
 
-    rebuild_vs_stock_runner   all views together, in events/s, beside the stock library's ProjectionRunner with
-                              a counting view, one transaction an event, on the first of the same events
+    rebuild_vs_stock_runner   all views together, in events/s, beside the stock library's ProjectionRunner
+                              with a counting view, one transaction an event, on the first of them
     rebuild_vs_raw_cursor     InState and progress together, beside reading the same rows by a raw server-side
                               cursor
     rebuild_all_vs_raw_cursor all views together, beside the same
