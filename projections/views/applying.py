@@ -25,6 +25,9 @@ from ..sql import query, template
 from .copies import Copy, Shelf
 from .view import Batch, Statement, View, filled
 
+SMALL: Final = 2000
+"""Events in a batch up to which a statement is planned once for all batches. Such a plan expects few events: of 50,000
+it joined each with each, and a rebuild of a million took five times as long from the eleventh batch on."""
 MOST_PARKED: Final = 1000
 """Streams parked in one copy, beyond which it is the view that is wrong, not the events."""
 
@@ -53,7 +56,7 @@ class Applier:
     def __init__(self, shelf: Shelf, view: View, copy: Copy, *, feed: sql.Composable | None = None) -> None:
         self.shelf, self.view, self.number = shelf, view, copy.number
         self.connection, self.schema = shelf.connection, shelf.schema
-        self.parked, self.live = 0, not copy.building
+        self.parked, self.live, self._prepared = 0, not copy.building, False
         self._names = shelf.names(view, copy.number)
         self._batch = feed or relation(self.schema, view, copy.number)
         self._texts: dict[str, sql.Composed] = {}
@@ -65,6 +68,7 @@ class Applier:
         Raises Moved, NewMoves, ViewFailed, ServerUnavailable.
         """
         values = {**self._given, "after": after, "upto": upto, **more}
+        self._prepared = many <= SMALL
         try:
             with in_our_words(self.view), self.connection.transaction():
                 self._advance(after, upto, many)
@@ -75,6 +79,7 @@ class Applier:
     def fill(self, after: int, upto: int, **more: Any) -> None:
         """Apply what lies between two positions to a copy that stays there, in the caller's transaction."""
         values = {**self._given, "after": after, "upto": upto, **more}
+        self._prepared = False
         while values["after"] < upto:
             end = self._end(values)
             self._divide({**values, "upto": end})
@@ -116,7 +121,8 @@ class Applier:
                 )
             text = self._text(statement)
             try:
-                self.connection.execute(text, {**values, **statement.parameters})
+                parameters = {**values, **statement.parameters}
+                self.connection.execute(text, parameters, prepare=None if self._prepared else False)
             except (psycopg.Error, LedgerError):
                 raise
             except Exception as error:  # a value that cannot be sent
