@@ -26,8 +26,9 @@ from .copies import Copy, Shelf
 from .view import Batch, Statement, View, filled
 
 SMALL: Final = 2000
-"""Events in a batch up to which a statement is planned once for all batches. Such a plan expects few events: of 50,000
-it joined each with each, and a rebuild of a million took five times as long from the eleventh batch on."""
+"""Events in a batch up to which a statement is planned once for all batches. Such a plan expects few events:
+of 50,000 it joined each with each, and a rebuild of a million took five times as long."""
+
 MOST_PARKED: Final = 1000
 """Streams parked in one copy, beyond which it is the view that is wrong, not the events."""
 
