@@ -62,7 +62,8 @@ class Append(NamedTuple):
 class Appended(NamedTuple):
     """What an append recorded: contiguous positions, the version of each stream after it, and the time.
 
-    repeated: this command id had recorded it before; nothing was recorded again.
+    repeated: this command id had recorded it before; nothing was recorded again. before: the state from
+    before as JSON, where only its status was known (StandsIn).
     """
 
     first_position: int
@@ -70,6 +71,7 @@ class Appended(NamedTuple):
     recorded_at: datetime
     versions: Mapping[str, int]
     repeated: bool = False
+    before: bytes | None = None
 
     @property
     def version(self) -> int:
@@ -115,7 +117,7 @@ def append_of(stream: Stream[Any, Any]) -> Append:
         stream.name,
         [body_of(event) for event in stream.news],
         Exact(stream.version),
-        status=status_of(stream.news) or (None if now is None else now.value),
+        status=status_of(stream.news) or (None if now is None else str(now)),
         state=dump(stream.state),
         base=stream.version,
         state_schema=stream.state_schema(),

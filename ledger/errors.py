@@ -9,10 +9,21 @@ LedgerError
 │   ├── UnknownTopic         no class of this process records under this topic
 │   ├── UnknownFlag          an item of this level has no such flag
 │   ├── UnknownView          no class of this process declares a view of this name
+│   ├── UnknownMachine       no machine of this name is defined
+│   ├── BadDefinition        a machine's table contradicts itself
+│   │   ├── InvalidState     no such state, or two that begin
+│   │   ├── InvalidTransition       no such transition in the table
+│   │   ├── InvalidCallback  what shall be called cannot be called
+│   │   └── StateConstantConflict   two states that are written the same in upper case
+│   ├── BadMetadata          what was said with a move does not fit the model of the transition
 │   └── WrongIdent           an ident of another kind than the one that is needed here
 ├── Refused                  the ledger understood and says no; nothing was stored
 │   ├── MoveNotAllowed       the rule of the domain says no
+│   │   └── TransitionFailed the state is no successor of the present one
+│   ├── GuardRefused         a guard of a machine says no
+│   ├── BadTable             a table of transitions of another system contradicts itself
 │   ├── StreamConflict       another writer came first: load again and decide again
+│   │   └── TransitionConflict      somebody else moved the object first
 │   ├── GuardFailed          status or lease token is not what the guard wants
 │   ├── CommandReused        this command id already recorded something else
 │   ├── EffectFailed         a registered inline effect raised; the append is undone
@@ -41,10 +52,19 @@ LedgerError
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class LedgerError(Exception):
     """Base of them all: catch this to catch every refusal of the ledger."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as what it says and holds: a process pool hands errors back."""
+        return _unpickled, (type(self), self.args), self.__dict__
+
+
+def _unpickled(kind: type[LedgerError], said: tuple[Any, ...]) -> LedgerError:
+    return kind.__new__(kind, *said)
 
 
 class BadInput(LedgerError, ValueError):
@@ -102,6 +122,54 @@ class UnknownView(BadInput):
         self.view = view
 
 
+class UnknownMachine(BadInput):
+    """No machine of this name is defined, in the ledger or in this process."""
+
+    def __init__(self, machine: str, known: Iterable[str]) -> None:
+        super().__init__(
+            f"no machine is named {shown(machine)}; known are {', '.join(sorted(known)) or 'none'}; "
+            "one is known to the ledger once an object moved, and to a process that imports it"
+        )
+        self.machine = machine
+
+
+class BadDefinition(BadInput):
+    """A machine's table contradicts itself."""
+
+
+class InvalidState(BadDefinition):
+    """No such state, or two that begin."""
+
+
+class InvalidTransition(BadDefinition):
+    """No such transition in the table."""
+
+
+class InvalidCallback(BadDefinition):
+    """What shall be called cannot be called."""
+
+
+class StateConstantConflict(BadDefinition):
+    """Two states that are written the same in upper case."""
+
+    def __init__(self, constant: str, state: str, other: object) -> None:
+        super().__init__(
+            f"state {shown(state)} would be the constant {constant}, which is {shown(other)} already"
+        )
+        self.constant, self.state, self.other = constant, state, other
+
+
+class BadMetadata(BadInput):
+    """What was said with a move does not fit the model of the transition."""
+
+    def __init__(self, from_state: str | None, to_state: str, model: str, wrong: Iterable[str]) -> None:
+        self.from_state, self.to_state, self.model, self.wrong = from_state, to_state, model, tuple(wrong)
+        super().__init__(
+            f"what is said with the move from {from_state or 'nothing'} to {to_state} is no {model}: "
+            f"{'; '.join(self.wrong)}"
+        )
+
+
 class WrongIdent(BadInput, TypeError):
     """An ident of another kind than the one that is needed here."""
 
@@ -119,6 +187,37 @@ class MoveNotAllowed(Refused):
         super().__init__(f"cannot move from {old or 'nothing'} to {new}{way}")
 
 
+class TransitionFailed(MoveNotAllowed):
+    """The state is no successor of the present one (spec S2-35)."""
+
+    def __init__(self, machine: str, old: str | None, new: str, allowed: Iterable[str] = ()) -> None:
+        super().__init__(old, new, allowed)
+        self.machine, self.from_state, self.to_state = machine, old, new
+        way = f"; from there: {', '.join(self.allowed)}" if self.allowed else ""
+        start = "nothing" if old is None else f"'{old}'"
+        self.args = (f"{machine}: Cannot transition from {start} to '{new}'{way}",)
+
+
+class GuardRefused(Refused):
+    """A guard of a machine says no. from_state, to_state: the move that was tried (spec W2-06)."""
+
+    def __init__(self, machine: str, old: str | None, new: str, guard: str, place: str = "") -> None:
+        super().__init__(
+            f"{machine}: Guard on transition from: '{old}' to '{new}' returned false: {guard}"
+            + (f" ({place})" if place else "")
+        )
+        self.machine, self.from_state, self.to_state, self.guard, self.place = machine, old, new, guard, place
+
+
+class BadTable(Refused):
+    """A table of transitions of another system contradicts itself; `faults` name the first of its rows."""
+
+    def __init__(self, table: str, many: int, faults: Iterable[str]) -> None:
+        self.table, self.many, self.faults = table, many, tuple(faults)
+        more = "" if many <= len(self.faults) else f"; and {many - len(self.faults)} more"
+        super().__init__(f"{table} has {many} faults: {'; '.join(self.faults)}{more}")
+
+
 class StreamConflict(Refused):
     """Another writer came first: load again and decide again."""
 
@@ -127,6 +226,25 @@ class StreamConflict(Refused):
             f"{stream}: expected {expected}, found version {found}; load it again and decide again"
         )
         self.stream, self.expected, self.found = stream, expected, found
+
+
+class TransitionConflict(StreamConflict):
+    """Somebody else moved the object first: what it may do now is decided anew (spec S2-12, S2-13).
+
+    in_transaction: the caller's own transaction goes on seeing what it saw; run that whole again.
+    """
+
+    def __init__(
+        self, stream: str, expected: str, found: int, to_state: str | None, *, in_transaction: bool = False
+    ) -> None:
+        super().__init__(stream, expected, found)
+        self.to_state, self.in_transaction = to_state, in_transaction
+        move = "a move" if to_state is None else f"the move to {to_state}"
+        way = "roll this transaction back and run it" if in_transaction else "load it again and decide"
+        self.args = (
+            f"{stream}: somebody else moved it before {move} was recorded "
+            f"(expected {expected}, found version {found}); {way} again",
+        )
 
 
 class GuardFailed(Refused):

@@ -73,7 +73,24 @@ class Guard:
         )
 
 
-Expected = Exact | Anything | Exists | Guard
+@dataclass(frozen=True, slots=True)
+class StandsIn:
+    """The stream's state says one of these statuses; the append names it and counts on (machines only).
+
+    What is appended has `\\x03` where the status from before belongs, its state `\\x02` for the next number
+    of `moves`: `ledger.machines.straight` writes them.
+    """
+
+    statuses: str
+    """A JSON array."""
+    initial: str | None = None
+    """The status of a stream without events, where that is one of these."""
+
+    def __str__(self) -> str:
+        return f"status in {self.statuses}"
+
+
+Expected = Exact | Anything | Exists | Guard | StandsIn
 
 NEW: Final = Exact(0)
 ANY: Final = Anything()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from .errors import MoveNotAllowed
 
@@ -13,13 +14,13 @@ from .errors import MoveNotAllowed
 class Moves:
     """The table of a machine; `check` is asked when a fact is recorded, never when it is replayed."""
 
-    table: Mapping[StrEnum | None, Set[StrEnum]]
+    table: Mapping[Any, Set[StrEnum]]
 
-    def check(self, old: StrEnum | None, new: StrEnum) -> None:
+    def check(self, old: str | None, new: StrEnum) -> None:
         """Raise MoveNotAllowed unless `new` may follow `old`."""
         if new not in self.table.get(old, ()):
             raise MoveNotAllowed(old, new, self.table.get(old, ()))
 
-    def ends(self, status: StrEnum | None) -> bool:
+    def ends(self, status: str | None) -> bool:
         """Whether nothing may follow `status`."""
         return not self.table.get(status)

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from json import JSONEncoder
-from types import UnionType
+from json.encoder import encode_basestring
+from types import NoneType, UnionType
 from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
@@ -40,6 +41,11 @@ class Pending(datetime):
 
 def dump(state: Any) -> str:
     """JSON text of a state (frozen dataclass), with STAMP for each Pending time. Raises BadBody."""
+    plainly = _PLAINLY.get(type(state))  # that of nearly all fields, in a fifth of the time
+    return _dump(state) if plainly is None else plainly(state)
+
+
+def _dump(state: Any) -> str:
     match state:
         case float():
             return canon.number(state + 0.0)  # a computed -0.0 becomes 0.0
@@ -78,8 +84,20 @@ def load_each(kind: type[S], texts: Sequence[str]) -> list[S]:
     return states if _is_solid(kind) else [cast("S", _solid(state)) for state in states]
 
 
+_PLAINLY: Final[dict[type[Any], Callable[[Any], str]]] = {
+    str: encode_basestring,
+    int: int.__repr__,
+    bool: lambda state: "true" if state else "false",
+    NoneType: lambda _: "null",
+    Pending: lambda _: STAMP,
+    FrozenDict: lambda state: "{" + ",".join(f"{_ENCODE(str(k))}:{dump(v)}" for k, v in state.items()) + "}",
+}
+
+
 def _solid(value: Any) -> Any:
     """The value with all that pydantic made mutable frozen; its dataclasses are new, so changed in place."""
+    if type(value) is dict and not value:
+        return FrozenDict()
     match value:
         case None | str() | int() | float():
             return value

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from enum import StrEnum
 from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from zlib import crc32
 
+from .errors import StreamConflict
 from .event import Event, Unknown
 from .moves import Moves
 from .names import stream_name
@@ -20,7 +20,7 @@ class HasStatus(Protocol):
     """A state: a frozen dataclass with a status, None before the first fact."""
 
     @property
-    def status(self) -> StrEnum | None: ...
+    def status(self) -> str | None: ...
 
 
 S = TypeVar("S", bound=HasStatus)
@@ -93,6 +93,10 @@ class Stream(Generic[S, E]):
     def restore(self, state: S, version: int) -> None:
         """Start from a state that was folded before, instead of from the first fact."""
         self.state, self.version = state, version
+
+    def conflict(self, error: StreamConflict) -> StreamConflict:
+        """The error that a conflict on this stream is; a domain may say it in its own words."""
+        return error
 
     def settle(self, at: datetime) -> None:
         """The news were appended at the database's time `at`."""

@@ -36,7 +36,7 @@ class Line(psycopg.Connection[Any]):
             self.send(name, statement, values, formats)
             return self.answer()
         except errors.InvalidSqlStatementName:  # psycopg says DEALLOCATE ALL after a ROLLBACK and a DROP
-            self._named.clear()
+            self._named.discard(name)  # only this one: another may have been prepared since
             return self.call(name, statement, values, formats)
         except BaseException:  # also what a signal's handler raises
             if self.pgconn.transaction_status != pq.TransactionStatus.IDLE:

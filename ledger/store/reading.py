@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from ..errors import BadInput
@@ -20,9 +21,11 @@ from ..recorded import Recorded
 from ..state import load, load_each
 from ..stream import Stream
 from . import sql as statements
+from .line import Line
 
 Connection = psycopg.Connection[Any]
 O = TypeVar("O", bound=Stream[Any, Any])  # noqa: E741
+_TEXTS = [0, 0]
 Row = tuple[int, str | dict[str, Any] | None, list[tuple[str, int, str | None, str]] | None]
 """What a stream is at: the version of its state, the state as text or as JSON, and the events after it."""
 
@@ -70,10 +73,24 @@ def open_one(
 ) -> O:
     """The stream of this key, opened: state from its head, tail folded; version: as it was then."""
     stream = kind(*key)
+    if version is None and isinstance(connection, Line) and _open_head(connection, schema, stream):
+        return stream
     at: dict[str, int] = {} if version is None else {"version": version}
     name = "open_stream_at" if at else "open_stream"
     rows = query(connection, schema, name, stream=stream.name, state_schema=kind.state_schema(), **at)
     return _fill(stream, rows)
+
+
+def _open_head(line: Line, schema: str, stream: Stream[Any, Any]) -> bool:
+    """Bring a fresh stream object to what its head says; whether that was all, as it mostly is."""
+    if line.pgconn.transaction_status != TransactionStatus.IDLE:
+        return False
+    values = [stream.name.encode(), str(stream.state_schema()).encode()]
+    answer = line.call(b"open_head", statements.numbered("open_head", schema), values, _TEXTS)
+    version, _, state = answer.partition(b" ")
+    if state:
+        stream.restore(load(stream.STATE, state), int(version))
+    return bool(version)
 
 
 def open_each(connection: Connection, schema: str, streams: Iterable[O]) -> list[O]:

@@ -15,7 +15,7 @@ from psycopg.rows import tuple_row
 
 from ..append import Append, Appended, Body, digest_of, versions_after
 from ..errors import BadInput, CommandReused, GuardFailed, StreamConflict, shown
-from ..expected import Exact, Guard
+from ..expected import Exact, Guard, StandsIn
 from ..frozen import FrozenDict
 from . import sql as statements
 from .line import Line
@@ -26,6 +26,11 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _IDLE = TransactionStatus.IDLE
 _RECORD = Struct(">iiiqiiqiiqii")
 """A record in binary: how many columns, then type, length and value of each; the last value follows."""
+_SIZE = Struct(">8xi")
+_INT = 4
+_ROW = 3 * _INT
+"""Where the first value of a record begins."""
+_TEXTS = [0] * 10
 _FORMATS = [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]  # bytes as they are, all else as text
 
 
@@ -46,6 +51,8 @@ def send(
         append = appends[0]
         if isinstance(append.expected, Exact) and append.set_token is None:
             return _send_one(connection, schema, append, append.expected.version, meta, command)
+        if isinstance(append.expected, StandsIn):
+            return _send_from(connection, schema, append, append.expected, meta, command)
     return _send_many(connection, schema, appends, meta, command, order)
 
 
@@ -74,6 +81,39 @@ def _send_one(
     if outcome == "reused":
         raise CommandReused(command or "")
     raise StreamConflict(append.stream, str(append.expected), version)
+
+
+class NotThere(Exception):
+    """The head does not show that the stream stands in one of the statuses: open it. Nothing was recorded."""
+
+
+def _send_from(
+    connection: Connection, schema: str, append: Append, there: StandsIn, meta: str, command: str | None
+) -> Appended:
+    """Record an event of a stream that is known by its status only, and say what its state was.
+
+    Raises NotThere, StreamConflict where somebody else appended meanwhile.
+    """
+    body = append.events[0]
+    idle = isinstance(connection, Line) and connection.pgconn.transaction_status == _IDLE
+    if not idle or command is not None or append.state is None or append.status is None or body.data is None:
+        raise NotThere
+    values = (
+        body.topic, str(body.schema), body.data, meta, append.status, append.state,
+        append.stream, str(append.state_schema), there.statuses, there.initial,
+    )  # fmt: skip
+    _check_texts(values)
+    raw = [None if value is None else value.encode() for value in values]
+    answer = connection.call(b"append_from", statements.numbered("append_from", schema), raw, _TEXTS)  # type: ignore[attr-defined]
+    if not answer:
+        raise NotThere
+    (size,) = _SIZE.unpack_from(answer)
+    row, before = answer[_ROW : _ROW + size], answer[_ROW + size + 2 * _INT :]
+    _, _, _, position, _, _, version, _, _, micros, _, _ = _RECORD.unpack_from(row)
+    if row[_RECORD.size :] != b"recorded":
+        raise StreamConflict(append.stream, str(there), version)
+    at = _EPOCH + timedelta(microseconds=micros)
+    return Appended(position, position, at, FrozenDict({append.stream: version}), before=before)
 
 
 def _row(connection: Connection, statement: bytes, values: Sequence[Any]) -> tuple[Any, ...]:

@@ -5,11 +5,45 @@
 SELECT {schema}.append_one(%s::text, %s::bigint, %s::text, %s::smallint, %s::jsonb, %b::bytea, %s::jsonb, %s::boolean,
                            %s::text, %s::text, %s::integer, %s::text, %b::bytea);
 
+-- name: append_from
+-- Append one event to a stream whose state says one of some statuses: append_one at exactly the version that the head
+-- shows, as if it had been read before. For E'\x03' the status from before is put in, for E'\x02' the next number.
+-- With what append_one says goes the state from before; null where the head does not show the state of all events.
+-- Of a stream with no events the status is the initial one that is given, if any.
+-- The order reads the head to the end first: while it is being read its page cannot be tidied, and heads would grow.
+SELECT (SELECT ROW({schema}.append_one(
+                       h.stream, h.version, %s::text, %s::smallint, replace(%s::text, E'\x03', h.was)::jsonb, NULL,
+                       %s::jsonb, true, %s::text, replace(replace(%s::text, E'\x02', h.number), E'\x03', h.was),
+                       h.state_schema), h.state)
+          FROM (SELECT stream, version, state_schema, state::text AS state, to_json(state ->> 'status')::text AS was,
+                       ((state ->> 'moves')::bigint + 1)::text AS number
+                  FROM {schema}.heads
+                 WHERE stream = w.stream AND state_schema = w.state_schema AND version = state_version
+                   AND w.statuses ? (state ->> 'status')
+                   AND NOT EXISTS (SELECT FROM {schema}.events e WHERE e.stream = w.stream AND e.version > heads.version)
+                 UNION ALL
+                SELECT w.stream, 0, w.state_schema, NULL, to_json(w.initial)::text, '1'
+                 WHERE w.initial IS NOT NULL AND NOT EXISTS (SELECT FROM {schema}.heads WHERE stream = w.stream)
+                   AND NOT EXISTS (SELECT FROM {schema}.events WHERE stream = w.stream)
+                 ORDER BY version) h)
+  FROM (SELECT %s::text AS stream, %s::integer AS state_schema, %s::jsonb AS statuses, %s::text AS initial) w;
+
 -- name: append_many
 -- Append events to one or many streams, all or nothing.
 SELECT outcome, first_position, recorded_at, versions, refused, found_version, found_status, found_token
   FROM {schema}.append_many(%s::jsonb, %b::text[], %b::integer[], %b::integer[], %b::text[], %b::smallint[],
                             %b::text[], %b::bytea[], %b::text[], %s::jsonb, %b, %b);
+
+-- name: open_head
+-- Version and state of a stream as one text, where its head was folded by this code and nothing came after it; 0 and
+-- no state where nothing is recorded; else null, and open_stream tells. Mostly it is all that opening a stream reads.
+SELECT coalesce(
+       (SELECT h.state_version || ' ' || h.state::text FROM {schema}.heads h
+         WHERE h.stream = w.stream AND h.state_schema = w.state_schema AND h.state IS NOT NULL
+           AND NOT EXISTS (SELECT FROM {schema}.events WHERE stream = w.stream AND version > h.state_version)),
+       CASE WHEN NOT EXISTS (SELECT FROM {schema}.heads WHERE stream = w.stream)
+             AND NOT EXISTS (SELECT FROM {schema}.events WHERE stream = w.stream) THEN '0 ' END)
+  FROM (SELECT %s::text AS stream, %s::integer AS state_schema) w;
 
 -- name: open_stream
 -- Head and tail of a stream in one snapshot: the state, and the events after it; all events where the state
@@ -308,3 +342,33 @@ SELECT stream, topic, data::text FROM {schema}.events WHERE stream = ANY (%(stre
 -- name: recorded_command
 -- One row if a command id recorded something.
 SELECT first_position, last_position FROM {schema}.commands WHERE command = %(command)s;
+
+-- name: last_event_to
+-- The last event of a stream that led to a state, for streams of machines.
+SELECT position, stream, version, topic, schema, data::text, raw, meta::text, recorded_at
+  FROM {schema}.events
+ WHERE stream = %(stream)s::text AND topic = %(topic)s::text AND data ->> 'to_state' = %(state)s::text
+ ORDER BY version DESC LIMIT 1;
+
+-- name: set_mark
+-- A text that the transaction remembers to its end; a savepoint that is rolled back brings back the one before.
+SELECT set_config(%(setting)s::text, %(value)s::text, true);
+
+-- name: mark
+-- The text that the transaction remembers.
+SELECT current_setting(%(setting)s::text, true);
+
+-- name: isolation
+-- How strictly the transaction is kept apart from others.
+SELECT current_setting('transaction_isolation');
+
+-- name: versions_between
+-- Events of some streams, of each those after a version and up to another; first the place of the stream among them.
+SELECT w.nth - 1, e.position, e.stream, e.version, e.topic, e.schema, e.data::text, e.raw, e.meta::text, e.recorded_at
+  FROM unnest(%(streams)s::text[], %(afters)s::bigint[], %(uptos)s::bigint[]) WITH ORDINALITY w (stream, after, upto, nth)
+  JOIN {schema}.events e ON e.stream = w.stream AND e.version > w.after AND e.version <= w.upto
+ ORDER BY w.nth, e.version;
+
+-- name: plan_again
+-- Let this session plan its statements anew: those that it planned while tables were small read all of each.
+DISCARD PLANS;

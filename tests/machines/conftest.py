@@ -1,0 +1,58 @@
+"""Places to keep moves in, for tests that share one database: each takes keys of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import ledger
+from ledger.store.embedded import Embedded
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def shared(postgres: Embedded, template: str) -> Iterator[ledger.Ledger]:
+    """One ledger for all tests here that only look at objects of their own."""
+    name = f"machines_{os.getpid()}"
+    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        )
+    with ledger.connect(postgres.dsn(name), actor="tester") as opened:
+        yield opened
+    with psycopg.connect(postgres.admin_dsn(), autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def user(shared: ledger.Ledger) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of the user's own to the shared ledger's database, outside autocommit."""
+    with psycopg.connect(shared.target.conninfo) as opened:
+        yield opened
+
+
+@pytest.fixture
+def key() -> str:
+    """The key of an object that no other test moves."""
+    return f"PM{next(_numbers)}"
+
+
+@pytest.fixture(params=["ledger", "memory", "transaction"])
+def place(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Where the moves are kept: in a ledger, in memory, in a transaction of the user's own."""
+    if request.param == "memory":
+        yield None
+        return
+    log: ledger.Ledger = request.getfixturevalue("shared")
+    if request.param == "ledger":
+        yield log
+        return
+    with log.transaction(request.getfixturevalue("user")) as joined:
+        yield joined
