@@ -137,6 +137,10 @@ SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnames
 SELECT obj_description(to_regclass(%(shown)s), 'pg_class'), w.relname::text
   FROM pg_inherits i JOIN pg_class w ON w.oid = i.inhparent WHERE i.inhrelid = %(leaf)s::regclass;
 
+-- name: analyze
+-- Learn what a table holds.
+ANALYZE {table};
+
 -- name: parked_at
 -- From where on a stream is parked, and how often it was tried.
 SELECT position, tries FROM {schema}.view_parked WHERE view = %(view)s AND copy = %(copy)s AND stream = %(stream)s;

@@ -118,6 +118,7 @@ class _Builder:
         shadow = self._fill(shadow, live)
         if not shadow.indexed:
             self.shelf.index(self.view, shadow.number)
+            self.shelf.look_over(self.view, shadow.number)
         found: list[Difference] = []
         if live is not None:
             shadow, found = self._compared(shadow, live)
