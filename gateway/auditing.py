@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .codes import NotThere
+from .machines.knowing import know_machine
 from .moments import At, Position, as_of_json, moment_of, of_stream, told
 from .plain import iso, local
 from .printing import Column, is_terminal, json_line, table
@@ -67,6 +68,7 @@ def diff(
     with session.ledger() as log:
         for end in ends:
             of_stream(log, stream, end)
+        know_machine(log, stream)
         found = compared(log, stream, *ends)
     session.say(f"from version {found.before.version}, {told(found.before)}")
     session.say(f"to version {found.after.version}, {told(found.after)}")
@@ -123,6 +125,7 @@ def blame(
     moment = moment_of(at, position, version)
     with session.ledger() as log:
         of_stream(log, stream, moment)
+        know_machine(log, stream)
         found = blamed(log, stream, moment)
     session.say(f"version {found.as_of.version}, {told(found.as_of)}")
     _advise(session, found.known)

@@ -27,8 +27,10 @@ def moment_of(at: str | None = None, position: int | None = None, version: int |
     """The moment that the options ask for; now where none is given. Raises Misuse, BadInput."""
     from projections.audit import Moment, parse_time
 
-    if sum(given is not None for given in (at, position, version)) > 1:
-        raise Misuse("give one of a time, a position and a version")
+    wanted = {"--at": at, "--position": position, "--version": version}
+    given = [name for name, value in wanted.items() if value is not None]
+    if len(given) > 1:
+        raise Misuse(f"{' and '.join(given)} mean different moments: give one of them")
     return Moment(version, position, None if at is None else parse_time(at))
 
 

@@ -82,3 +82,14 @@ def body(event: Recorded) -> str:
     if event.raw is not None:
         return f"<{len(event.raw)} bytes>"
     return "" if event.data in (None, "{}") else clean(event.data or "")
+
+
+def brief(event: Recorded) -> str:
+    """The same for a terminal: of a machine's move first from where to where, then what was said with it."""
+    if event.data is None or '"to_state"' not in event.data or '"from_state"' not in event.data:
+        return body(event)
+    told: Any = json.loads(event.data)
+    if not isinstance(told, dict) or not {"to_state", "from_state"} <= told.keys():
+        return body(event)
+    said = json.dumps(told["metadata"], ensure_ascii=False) if told.get("metadata") else ""
+    return clean(f"{told['from_state'] or 'nothing'} -> {told['to_state']}  {said}".rstrip())

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from .codes import NotThere
+from .machines.knowing import know_machine
 from .moments import At, Position, as_of_json, moment_of, of_stream, told
-from .plain import body, event_json, iso, local, plain
+from .plain import body, brief, event_json, iso, local, plain
 from .printing import Column, fields, is_terminal, json_line, table, write
 from .session import AsJson, Session, session_of
 
@@ -132,8 +133,10 @@ def _recorded(
 
 
 def _event_row(event: Recorded) -> list[str]:
-    at = local(event.recorded_at) if is_terminal() else iso(event.recorded_at)
-    return [str(event.version), str(event.position), at, event.topic, event.meta.actor or "", body(event)]
+    at, told = iso(event.recorded_at), body(event)
+    if is_terminal():
+        at, told = local(event.recorded_at), brief(event)
+    return [str(event.version), str(event.position), at, event.topic, event.meta.actor or "", told]
 
 
 def show(
@@ -176,6 +179,7 @@ def _seen_now(log: Ledger, name: str) -> Seen:
     from projections.audit import stream_of
 
     (last,) = log.read(name, limit=1, backwards=True)
+    know_machine(log, name)
     stream = stream_of(name)
     if stream is None:
         head = log.head(name)
@@ -193,6 +197,7 @@ def _seen(log: Ledger, name: str, moment: Moment) -> Seen:
     if not found.version:
         raise NotThere(f"{name} had no event yet {told(found)}", stream=name, position=found.position)
     (last,) = log.read(name, after=found.version - 1, upto=found.version)
+    know_machine(log, name)
     stream = stream_of(name)
     if stream is None:
         _, rows = states(log, Question(Moment(position=last.position), stream=name))

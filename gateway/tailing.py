@@ -13,7 +13,7 @@ import typer
 
 from .codes import Misuse, ReaderGone
 from .moments import moment_of, told
-from .plain import body, clean, event_json, iso, local
+from .plain import body, brief, clean, event_json, iso, local
 from .printing import flush, is_terminal, terminal, write
 from .session import AsJson, Session, session_of
 
@@ -134,7 +134,7 @@ def _drawn(console: Console) -> Callable[[Recorded], str]:
             clean(event.stream), "not bold cyan"
         )
         text.append(f"@{event.version} ", "not bold dim").append(f"{clean(event.topic)} ", "not bold green")
-        text.append(f"{clean(event.meta.actor or '')} ", "not bold").append(body(event), "not bold dim")
+        text.append(f"{clean(event.meta.actor or '')} ", "not bold").append(brief(event), "not bold dim")
         with console.capture() as drawn:
             console.print(text, no_wrap=True, overflow="ellipsis", crop=True)
         return drawn.get().rstrip("\n")

@@ -1,0 +1,139 @@
+"""`pledger machines adopt`: the table of transitions of another system, as moves of the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..codes import Code, Misuse
+from ..printing import fields, flush, json_line
+from ..progress import board
+from ..session import AsJson, Session, session_of
+from .importing import Modules, imported_machines
+
+if TYPE_CHECKING:
+    from ledger.machines import Adopted
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The machine: the category of its streams.")]
+Table = Annotated[
+    str, typer.Option(metavar="TABLE", help="The table of transitions, written as in SQL: billing.moves.")
+]
+Parents = Annotated[
+    list[str],
+    typer.Option(
+        "--parent", metavar="COLUMN", help="What names the object that moves. Repeatable: a key of several."
+    ),
+]
+Source = Annotated[
+    str | None,
+    typer.Option("--source-dsn", metavar="DSN", help="The database of the table; else the ledger's."),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ROLE=COLUMN,…",
+        help="Names that differ, of to_state, sort_key, most_recent, created_at, metadata, from_state; "
+        "without a COLUMN there is none. Repeatable.",
+    ),
+]
+Zone = Annotated[str, typer.Option(metavar="ZONE", help="Of times without an offset.")]
+Batch = Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Moves of one append.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and check all of it, record nothing.")]
+Force = Annotated[bool, typer.Option("--force", help="Adopt although rows contradict each other.")]
+
+
+def add_to(group: typer.Typer) -> None:
+    """Add the command of this module."""
+    group.command()(adopt)
+
+
+def adopt(
+    context: typer.Context,
+    name: Name,
+    table: Table,
+    parent: Parents,
+    source_dsn: Source = None,
+    columns: Columns = None,
+    machines: Modules = None,
+    time_zone: Zone = "UTC",
+    batch: Batch = 1000,
+    dry_run: DryRun = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Record a table of transitions as the moves of a machine, once.
+
+    For tables as statesman's and the article's: a row a move, in the order of sort_key. created_at becomes
+    the claimed time; metadata, and all columns that say nothing else but id and updated_at, what is said with
+    the move. The table is checked first, and refused where its rows contradict each other; with --machines
+    also where it has states that the machine has not. Killed and run again, it goes on where it stopped; run
+    later, it takes what came since. An object whose moves in the ledger are others is left as it is, and
+    reported.
+
+    \b
+    Examples:
+      pledger machines adopt payment --table payment_transitions --parent payment_id --dry-run
+      pledger machines adopt order --table moves --parent shop --parent nr --columns to_state=state
+
+    JSON, one object: machine, table, dry_run, rows, skipped (of which no move can be made, with --force),
+    parents, new, continued, left (nothing to do), differ, recorded, there (moves that were recorded already),
+    differing (the first of them: stream and reason).
+
+    Exits 1 where the table is refused, or an object differs.
+    """
+    session = session_of(context, as_json)
+    given: dict[str, Any] = {
+        "parent": parent, "source": source_dsn, "columns": _columns(columns or []), "time_zone": time_zone,
+        "batch": batch, "dry_run": dry_run, "force": force,
+    }  # fmt: skip
+    done = _adopt(session, _machine(name, machines), table, given)
+    _report(session, {"machine": name, "table": table, "dry_run": dry_run}, done)
+    if done.differ:
+        flush()
+        raise typer.Exit(Code.REFUSED)
+
+
+def _adopt(session: Session, machine: Any, table: str, given: dict[str, Any]) -> Adopted:
+    from ledger.machines import adopt as adopted
+
+    with session.ledger() as log, board(session) as shown:
+        work = shown.work(f"adopt {table}", "rows")
+        return adopted(log, machine, table, progress=work.at, **given)
+
+
+def _machine(name: str, modules: list[str] | None) -> Any:
+    """The machine itself where modules are named, else its name. Raises UnknownMachine."""
+    known = imported_machines(modules)
+    if name in known or not modules:
+        return known.get(name, name)
+    from ledger.errors import UnknownMachine
+
+    raise UnknownMachine(name, known)
+
+
+def _columns(given: list[str]) -> dict[str, str | None]:
+    """What `--columns` says. Raises Misuse."""
+    found: dict[str, str | None] = {}
+    for pair in filter(None, ",".join(given).split(",")):
+        role, is_there, column = pair.partition("=")
+        if not is_there:
+            raise Misuse(f"--columns {pair!r} must be ROLE=COLUMN, such as to_state=state")
+        found[role.strip()] = column.strip() or None
+    return found
+
+
+def _report(session: Session, about: dict[str, Any], done: Adopted) -> None:
+    counts = asdict(done)
+    differing = counts.pop("differing")
+    if session.json:
+        named = [{"stream": stream, "reason": reason} for stream, reason in differing]
+        json_line({**about, **counts, "differing": named})
+    else:
+        said = {name: value for name, value in {**about, **counts}.items() if value is not False}
+        fields([(name, str(value)) for name, value in said.items()], color=session.color)
+    for stream, reason in differing:
+        session.say(f"{stream} was left as it is: {reason}")
+    would = "would be recorded" if about["dry_run"] else "recorded"
+    session.say(f"{done.recorded} moves of {done.new + done.continued} objects {would}")
