@@ -30,9 +30,9 @@ from tests.docs.tables import tables
 
 FOLDER = ROOT / "docs" / "reference"
 PACKAGES = (
-    "ledger", "ledger.project_state", "ledger.exchange", "projections", "projections.sql",
+    "ledger", "ledger.project_state", "ledger.machines", "ledger.exchange", "projections", "projections.sql",
     "projections.audit", "projections.verify", "projections.folding", "projections.time_travel",
-    "projections.project_state", "consumers", "consumers.prefect_flows",
+    "projections.project_state", "projections.machines", "consumers", "consumers.prefect_flows",
     "ledger.store", "ledger.store.embedded", "ledger.store.health", "ledger.store.sql",
 )  # fmt: skip
 

@@ -31,6 +31,7 @@ def test_these_are_the_commands() -> None:
     names += ["changes", "import", "export", "diff", "blame", "why", "states", "dwell", "rebuild", "verify"]
     names += [f"views {name}" for name in ("follow", "metrics", "parked", "retry", "attach", "detach")]
     names += [f"as-of {name}" for name in ("make", "list", "drop")]
+    names += [f"machines {name}" for name in ("list", "show", "diagram", "check", "adopt", "timeouts")]
     names += [f"{pipeline} {name}" for pipeline in ("lsm", "psoct") for name in OF_A_PIPELINE]
     assert sorted(COMMANDS) == sorted(f"pledger {name}" for name in names)
 
