@@ -21,7 +21,6 @@ from ..errors import BadInput, BadTable, StreamConflict
 from ..frozen import FrozenDict
 from ..recorded import Recorded
 from ..store import reading, transitions_table
-from ..store import sql as statements
 from ..store.declaring import Move, declare_moves
 from ..store.dsn import resolve
 from ..store.ledger import Ledger
@@ -140,10 +139,8 @@ class _Adopting:
         if not self.dry_run:
             declare_moves(self.ledger, {self.kind.MOVED.topic: Move(field="to_state")})
         done = 0
-        for nth, piece in enumerate(self._pieces(rows, batch), 1):
+        for piece in self._pieces(rows, batch):
             self._take(piece)
-            if nth & (nth - 1) == 0:  # 1, 2, 4, …: the ledger has doubled
-                self._plan_again()
             done += sum(len(one.rows) for one in piece)
             self._count(piece)
             if progress is not None:
@@ -186,11 +183,6 @@ class _Adopting:
         for one in piece:
             one.recorded += len(one.stream.news)
             one.stream.settle(at)
-
-    def _plan_again(self) -> None:
-        """A plan that was made for an empty ledger costs more with each piece, until somebody analyses it."""
-        with self.ledger.reader() as connection:
-            connection.execute(statements.text("plan_again", self.ledger.schema))
 
     def _again(self, piece: list[History]) -> None:
         """Somebody moved one of these objects just now: look at them all as they were before the piece."""

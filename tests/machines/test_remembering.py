@@ -12,6 +12,7 @@ from psycopg import errors as pg
 
 from ledger import BadInput, Ledger, MoveNotAllowed, StreamConflict, TransitionConflict
 from ledger.machines import From, Machine, State, after, after_commit, before, guard, retry_conflicts
+from ledger.store.reads import Reads
 
 Connection = psycopg.Connection[Any]
 
@@ -241,7 +242,7 @@ def test_many_are_read_at_once_and_asked_without_a_query(
     Step(shared, (key, "x")).move("b")
     machines = Step.load_each(shared, [(key, "x"), (key, "never"), (key, "x")])
     with monkeypatch.context() as patched:
-        patched.delattr(Ledger, "reader")
+        patched.delattr(Reads, "reader")
         assert [one.current_state() for one in machines] == ["b", "a", "b"]
         assert [one.allowed_transitions() for one in machines] == [("a",), ("b",), ("a",)]
         assert machines[0].last_transition() == machines[2].last_transition()

@@ -12,6 +12,7 @@ import pytest
 
 from ledger import GuardRefused, InvalidState, Ledger, TransitionFailed
 from ledger.machines import Defined, From, Machine, MachineDefinition, State
+from ledger.store.reads import Reads
 
 Connection = psycopg.Connection[Any]
 
@@ -31,7 +32,7 @@ def test_w2_11_the_last_move_to_a_state_is_found_without_the_history(
     case = Case(shared, key)
     for state in ("held", "open", "held", "closed"):
         case.move(state)
-    monkeypatch.delattr(Ledger, "read")
+    monkeypatch.delattr(Reads, "read")
     with pytest.raises(AttributeError):
         case.history()
     found = [case.last_transition_to(state) for state in Case.states]

@@ -368,7 +368,3 @@ SELECT w.nth - 1, e.position, e.stream, e.version, e.topic, e.schema, e.data::te
   FROM unnest(%(streams)s::text[], %(afters)s::bigint[], %(uptos)s::bigint[]) WITH ORDINALITY w (stream, after, upto, nth)
   JOIN {schema}.events e ON e.stream = w.stream AND e.version > w.after AND e.version <= w.upto
  ORDER BY w.nth, e.version;
-
--- name: plan_again
--- Let this session plan its statements anew: those that it planned while tables were small read all of each.
-DISCARD PLANS;

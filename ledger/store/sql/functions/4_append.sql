@@ -136,12 +136,16 @@ END $$;
 --   p_metas overrides p_meta event by event.
 -- outcome: recorded | conflict | guard | repeated | reused. versions: before the append, in p_streams' order.
 -- refused: the stream that said no, found_*: what it is at.
+--
+-- Its plans are made once for a session, mostly while the ledger is small: then they would read all heads, and an
+-- import into a new ledger would take longer with each piece.
 CREATE OR REPLACE FUNCTION append_many(
     p_streams jsonb, p_states text[], p_of integer[], p_nth integer[], p_topics text[], p_schemas smallint[],
     p_datas text[], p_raws bytea[], p_metas text[], p_meta jsonb, p_command text, p_digest bytea,
     OUT outcome text, OUT first_position bigint, OUT recorded_at timestamptz, OUT versions bigint[],
     OUT refused text, OUT found_version bigint, OUT found_status text, OUT found_token bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off AS $$
 DECLARE
     n CONSTANT integer := cardinality(p_of);
     last_position bigint;
