@@ -31,7 +31,7 @@ from .view import View
 
 BATCH: Final = 50_000
 """Events that are applied at once."""
-GIVEN_WAY: Final = 3.0
+GIVEN_WAY: Final = 6.0
 """While others append, a rebuild pauses for so many times as long as it works."""
 LONGEST_PAUSE: Final = 2.0
 """Seconds."""
