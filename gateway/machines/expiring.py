@@ -82,9 +82,10 @@ def _timed(modules: list[str] | None) -> dict[str, type[Machine]]:
         if any(edge.after is not None for edge in machine.definition.edges)
     }
     if not found:
+        seen = f"none of {', '.join(sorted(known))} has a timeout" if known else "no machine is known here"
         raise Misuse(
-            f"no machine here has a timeout, of {', '.join(sorted(known)) or 'none at all'}: name the module "
-            "that declares it (--machines my_shop.payments), and say From(A).To(B, after=timedelta(hours=1))"
+            f"{seen}: name the module that declares one (--machines my_shop.payments), and say "
+            "From(A).To(B, after=timedelta(hours=1)) in its table"
         )
     return found
 

@@ -163,4 +163,4 @@ def test_where_nothing_times_out_it_says_so(
     monkeypatch.delitem(MACHINES, Loan.name)
     ended = pledger("machines", "timeouts", "--once")
     assert (ended.code, ended.out) == (2, "")
-    assert "no machine here has a timeout, of none at all" in ended.err
+    assert "no machine is known here" in ended.err

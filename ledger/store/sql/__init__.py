@@ -98,7 +98,8 @@ def named(*files: Traversable) -> dict[str, LiteralString]:
 
 @cache
 def _statements() -> dict[str, LiteralString]:
-    return named(*(_HERE / file for file in ("queries.sql", "install.sql", "admin.sql", "recorders.sql")))
+    files = ("queries", "scopes", "declaring", "install", "admin", "recorders")
+    return named(*(_HERE / f"{file}.sql" for file in files))
 
 
 def _scripts(folder: str) -> list[Script]:

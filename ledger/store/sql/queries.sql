@@ -213,48 +213,6 @@ SELECT l.pid, ((l.classid::bigint & 65535) << 32) | l.objid::bigint AS held_at,
    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
  ORDER BY seconds DESC NULLS FIRST;
 
--- name: hold_scope
--- Take the locks of a path for this session.
-SELECT {schema}.hold_scope(%s::integer[], %s::boolean, %s::integer);
-
--- name: open_scope
--- Take the locks of a path for this session, and say what its streams are at.
-SELECT {schema}.open_scope(%s::integer[], %s::integer, %s::text[], %s::integer[]);
-
--- name: release_scope
--- Give back the first locks of a path.
-SELECT {schema}.release_scope(%s::integer[], %s::boolean, %s::integer);
-
--- name: release_scopes
--- Give back all locks of a session.
-SELECT pg_advisory_unlock_all();
-
--- name: scope_server
--- Who answers: the pid of the session on the server, the ledger, and whether the server is a standby.
-SELECT pg_backend_pid(), ledger, standby FROM {schema}.describe();
-
--- name: scope_session
--- Make a session fit to hold scopes: no time limits, and the end of a client is noticed also while it waits, where
--- the server's system can tell. Read committed, so that a scope sees what was stored while it waited for its lock.
-SELECT set_config('default_transaction_isolation', 'read committed', false),
-       set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),
-       set_config('idle_session_timeout', '0', false),
-       CASE WHEN current_setting('server_version_num')::integer >= 170000
-            THEN set_config('transaction_timeout', '0', false) END,
-       set_config('client_connection_check_interval', CASE WHEN version() ~ 'linux|darwin|bsd' THEN '1s' ELSE '0' END,
-                  false),
-       set_config('tcp_keepalives_idle', '15', false), set_config('tcp_keepalives_interval', '5', false),
-       set_config('tcp_keepalives_count', '3', false);
-
--- name: scope_holder
--- Who holds a lock of a scope, the first of them, and how many there are.
-SELECT a.application_name, a.pid, a.client_addr::text, count(*) OVER ()
-  FROM pg_locks l JOIN pg_stat_activity a USING (pid)
- WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.pid <> pg_backend_pid()
-   AND l.classid = (%(high)s::bigint & 4294967295)::oid AND l.objid = (%(low)s::bigint & 4294967295)::oid
-   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
- ORDER BY a.backend_start LIMIT 1;
-
 -- name: kept_position
 -- Where a reader stands; no row where it never stood anywhere.
 SELECT cursor FROM {schema}.readers WHERE reader = %(reader)s;
@@ -277,35 +235,6 @@ SELECT position, stream, version, topic, schema, data::text, raw, meta::text, re
    AND position < coalesce((SELECT position FROM {schema}.events WHERE position > %(position)s AND recorded_at <> %(at)s
                              ORDER BY position LIMIT 1), 9223372036854775807)
  ORDER BY position;
-
--- name: moves
--- The status that each topic leads to, as it was declared.
-SELECT topic, status, field FROM {schema}.moves ORDER BY topic;
-
--- name: sets
--- What is counted, as it was declared.
-SELECT category, to_jsonb(s) - 'number' FROM {schema}.sets s ORDER BY category;
-
--- name: declare_set
--- Declare what is counted.
-SELECT {schema}.declare_set(%(declared)s::jsonb);
-
--- name: declare_move
--- Declare the status that a topic leads to.
-SELECT {schema}.declare_move(%(topic)s::text, %(status)s::text, %(field)s::text);
-
--- name: levels
--- The levels of pipelines, as they were declared.
-SELECT category, parent, children, named, ids, flags, totals FROM {schema}.levels ORDER BY category;
-
--- name: level_facts
--- What the facts of items do, as it was declared.
-SELECT topic, fact, flag, status FROM {schema}.level_facts ORDER BY topic;
-
--- name: declare_level
--- Declare a level of a pipeline, with its facts.
-SELECT {schema}.declare_level(%(category)s::text, %(parent)s::text, %(children)s::text, %(named)s::boolean,
-                              %(ids)s::text[], %(flags)s::text[], %(totals)s::text[], %(facts)s::text::jsonb);
 
 -- name: read_log_of
 -- As read_log, of the streams whose names start with a prefix, and of some topics, null for all. The prefix is asked
