@@ -129,7 +129,7 @@ def test_a_timeout_says_who_has_what(locks: AdvisoryLocks, connection: Connectio
         assert (caught.value.stream, caught.value.seconds) == (SLICE[-1], seconds)
         assert caught.value.holder == f"tester (server process {pid})"
         assert isinstance(caught.value, TimeoutError)
-        assert held_by_scopes(connection) == 2
+        eventually(lambda: held_by_scopes(connection) == 2)  # the server gives back in its own time
 
 
 def test_of_many_holders_one_is_named(locks: AdvisoryLocks) -> None:
