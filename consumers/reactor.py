@@ -34,8 +34,16 @@ from ledger import (
     ServerUnavailable,
     acting,
 )
-from ledger.append import Appended
-from ledger.errors import BadInput, NoPermission, ReactionFailed, ReadOnly, StorageFull
+from ledger.errors import (
+    BadInput,
+    CommandReused,
+    GuardFailed,
+    NoPermission,
+    ReactionFailed,
+    ReadOnly,
+    StorageFull,
+    StreamConflict,
+)
 from ledger.store.positions import Positions
 from projections import Follower
 
@@ -53,13 +61,17 @@ _THEIRS = (ServerUnavailable, CursorMismatch, SchemaMismatch)
 class Answer:
     """Events for one stream. key: tells apart the answers to one event, where there are several.
 
-    The answer to an event must be the same whenever it is given; `key` too.
+    The answer to an event must be the same whenever it is given; `key` too. command: the id under which it is
+    recorded, once for all events that are answered under it. harmless: it may be refused, because of what it
+    expects or because the command recorded something else before: it was too late then, and is left out.
     """
 
     stream: str
     events: Sequence[Event | Body]
     key: str = ""
     expected: Expected = ANY
+    command: str | None = None
+    harmless: bool = False
 
 
 Reaction = Callable[[Recorded], Iterable[Answer]]
@@ -97,7 +109,7 @@ class Reactor:
         self._follower = partial(Follower, ledger, topics=topics, batch=batch, longest_pause=longest_pause)
         self._after = after
         self._positions = Positions(ledger)
-        self._cursor: Cursor | None = None
+        self._last: Recorded | Cursor | None = None
         self._kept, self._kept_at = -1, 0.0
         self._busy = threading.Lock()
         self._moved = threading.Condition()
@@ -108,7 +120,7 @@ class Reactor:
     @property
     def position(self) -> int:
         """The last event that is done with, answers and all; 0 before it ran."""
-        return 0 if self._cursor is None else self._cursor.position
+        return 0 if self._last is None else self._last.position
 
     # Running
 
@@ -182,11 +194,11 @@ class Reactor:
 
     def _started(self) -> Follower:
         """A follower from where this reactor stands."""
-        if self._cursor is None:
+        if self._last is None:
             kept = self._positions.kept(self.name)
             self._kept = -1 if kept is None else kept.position
             return self._follower(self._after if kept is None else kept)
-        return self._follower(self._cursor)
+        return self._follower(self._stands(self._last))
 
     # Reacting
 
@@ -195,7 +207,7 @@ class Reactor:
         for nth, event in enumerate(events):
             if (stop and stop.is_set()) or not self._answer(follower, event, stop):
                 return nth
-            self._done(Cursor.after(self.ledger.identity.ledger, event))
+            self._done(event)
         if follower.position != self.position:
             self._done(follower.cursor)
         return len(events)
@@ -215,16 +227,26 @@ class Reactor:
         except Exception as error:
             raise ReactionFailed(self.name, event.position, event.topic, error) from error
 
-    def _record(self, event: Recorded, answer: Answer) -> Appended:
-        command = f"{self.name}:{event.position}:{answer.key}"
+    def _record(self, event: Recorded, answer: Answer) -> bool:
+        """Record an answer; also True where it was refused, and may be."""
+        command = answer.command or f"{self.name}:{event.position}:{answer.key}"
         why = {"correlation": event.meta.correlation, "causation": event.position}
-        with acting(actor=f"reactor {self.name}", command=command, claimed_at=None, **why):
-            return self.ledger.append(answer.stream, *answer.events, expected=answer.expected)
+        try:
+            with acting(actor=f"reactor {self.name}", command=command, claimed_at=None, **why):
+                self.ledger.append(answer.stream, *answer.events, expected=answer.expected)
+        except (StreamConflict, GuardFailed, CommandReused):
+            if not answer.harmless:
+                raise
+        return True
 
-    def _done(self, cursor: Cursor) -> None:
+    def _done(self, last: Recorded | Cursor) -> None:
         with self._moved:
-            self._cursor = cursor
+            self._last = last
             self._moved.notify_all()
+
+    def _stands(self, last: Recorded | Cursor) -> Cursor:
+        """The cursor after the last event; made only when it is wanted, since it has a digest."""
+        return last if isinstance(last, Cursor) else Cursor.after(self.ledger.identity.ledger, last)
 
     def _keep(self, seconds: float) -> None:
         """Keep the position if it moved, and was not kept in the last seconds. All before it is recorded.
@@ -232,13 +254,13 @@ class Reactor:
         It is no harm if that fails because the server is away: the answers would be repeated.
         """
         now = time.monotonic()
-        if self._cursor is None or self.position == self._kept or now < self._kept_at + seconds:
+        if (last := self._last) is None or last.position == self._kept or now < self._kept_at + seconds:
             return
         self._kept_at = now
         try:
-            self._positions.keep(self.name, self._cursor)
+            self._positions.keep(self.name, self._stands(last))
         except (NoPermission, ReadOnly, StorageFull):
             raise
         except ServerUnavailable:
             return
-        self._kept = self.position
+        self._kept = last.position

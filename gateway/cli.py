@@ -26,6 +26,7 @@ from . import (
     viewing,
 )
 from .codes import MEANING, Code, Misuse, ReaderGone, Terminated
+from .jobs import group as jobs
 from .machines import group as machines
 from .printing import flush, forget_stdout, is_terminal, write
 from .project_state import group as project_state
@@ -59,7 +60,7 @@ app = typer.Typer(
 )
 for commands in (
     administration, streams, tailing, changes, exchanging, auditing, states, reacting, project_state,
-    machines, rebuilding, verifying, viewing, time_travel,
+    machines, jobs, rebuilding, verifying, viewing, time_travel,
 ):  # fmt: skip
     commands.add_to(app)
 

@@ -14,6 +14,8 @@ class Code(IntEnum):
     NOT_FOUND = 3
     UNREACHABLE = 4
     CONFLICT = 5
+    UNSUCCESSFUL = 6
+    TIMED_OUT = 7
     DEFECT = 70
     INTERRUPTED = 130
     READER_GONE = 141
@@ -27,6 +29,8 @@ MEANING: dict[Code, str] = {
     Code.NOT_FOUND: "nothing is recorded under this name",
     Code.UNREACHABLE: "the server or its ledger cannot be reached or used",
     Code.CONFLICT: "another writer came first, or has it open",
+    Code.UNSUCCESSFUL: "a job that was waited for, or whose result was asked for, did not succeed",
+    Code.TIMED_OUT: "a job was not over within the time that was allowed for waiting",
     Code.DEFECT: "a defect of pledger itself (LEDGER_DEBUG=1 shows where)",
     Code.INTERRUPTED: "interrupted (Ctrl-C)",
     Code.READER_GONE: "the reader of the output went away",

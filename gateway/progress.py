@@ -24,9 +24,9 @@ SOON: Final = 0.5
 class Work:
     """One piece of work: how much of it is done, and how much there is, as far as one knows."""
 
-    def __init__(self, board: Board, name: str, unit: str) -> None:
+    def __init__(self, board: Board, name: str, unit: str, start: int = 0) -> None:
         self._board, self.name, self.unit = board, name, unit
-        self.done, self.total = 0, 0
+        self.start, self.done, self.total = start, start, 0
         self.began = monotonic()
 
     def at(self, done: int, total: int | None = None) -> None:
@@ -37,7 +37,7 @@ class Work:
     @property
     def rate(self) -> float:
         """Units a second since it began."""
-        return self.done / max(1e-9, monotonic() - self.began)
+        return (self.done - self.start) / max(1e-9, monotonic() - self.began)
 
 
 class Board:
@@ -48,9 +48,9 @@ class Board:
         self._tasks: dict[int, Any] = {}
         self._began = self._told = monotonic()
 
-    def work(self, name: str, unit: str = "events") -> Work:
-        """A further piece of work."""
-        return Work(self, name, unit)
+    def work(self, name: str, unit: str = "events", start: int = 0) -> Work:
+        """A further piece of work; `start`: how much of it was done before anybody looked."""
+        return Work(self, name, unit, start)
 
     def show(self, work: Work) -> None:
         """Show how far a work is, if it is time."""
@@ -70,7 +70,7 @@ class Board:
 def told(work: Work) -> str:
     """How far a work is, in words."""
     rate = f"{work.done:,} {work.unit}, {work.rate:,.0f}/s"
-    if work.total <= work.done or not work.done:
+    if work.total <= work.done or work.done <= work.start:
         return rate
     left = (work.total - work.done) / work.rate
     return f"{work.done:,} of {work.total:,} {work.unit}, {work.rate:,.0f}/s, {left:,.0f} s to go"

@@ -60,6 +60,10 @@ def code_of(error: Exception) -> Code:
     match error:
         case e.StreamConflict() | e.GuardFailed() | e.CommandReused() | e.LockTimeout() | e.BeingBuilt():
             return Code.CONFLICT
+        case e.DuplicateJob():
+            return Code.CONFLICT
+        case e.JobUnsuccessful():
+            return Code.UNSUCCESSFUL
         case e.BadInput():
             return Code.MISUSE
         case e.StreamNotFound():

@@ -20,7 +20,7 @@ from .plain import clean
 if TYPE_CHECKING:
     from ledger import Ledger
 
-DOMAINS = ("ledger.machines", "ledger.project_state")
+DOMAINS = ("ledger.jobs", "ledger.machines", "ledger.project_state")
 """Modules that declare the streams which `show` can fold; `--domain` and LEDGER_DOMAINS name further ones."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs: one object, or one a line.")]

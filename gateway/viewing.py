@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from contextlib import ExitStack
 from time import monotonic
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from . import inlining, parking
+from .aloud import aloud
 from .codes import Misuse
 from .naming_views import views_for
 from .plain import plain
@@ -110,7 +110,7 @@ def follow(
     with session.ledger() as log:
         projector = Projector(log, wanted)
         with ExitStack() as stack:
-            _say_aloud(stack, session)
+            stack.enter_context(aloud(session, "projections.views"))
             if metrics_port is not None:
                 _serve(stack, log, metrics_port, session)
             stack.callback(_report, projector, session)
@@ -140,24 +140,6 @@ def metrics(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 # Following
-
-
-class _Aloud(logging.Handler):
-    """Says on stderr what the projector logs."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(logging.WARNING)
-        self._session = session
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._session.say(record.getMessage())
-
-
-def _say_aloud(stack: ExitStack, session: Session) -> None:
-    """Say what the projector meets until the stack is closed."""
-    handler, logger = _Aloud(session), logging.getLogger("projections.views")
-    logger.addHandler(handler)
-    stack.callback(logger.removeHandler, handler)
 
 
 def _serve(stack: ExitStack, log: Ledger, port: int, session: Session) -> None:

@@ -121,4 +121,5 @@ def append_of(stream: Stream[Any, Any]) -> Append:
         state=dump(stream.state),
         base=stream.version,
         state_schema=stream.state_schema(),
+        set_token=stream.lease(),
     )

@@ -15,6 +15,8 @@ LedgerError
 │   │   ├── InvalidTransition       no such transition in the table
 │   │   ├── InvalidCallback  what shall be called cannot be called
 │   │   └── StateConstantConflict   two states that are written the same in upper case
+│   ├── UnknownOperation     no operation is registered under this name
+│   ├── BadPayload           a payload does not fit the model of its operation
 │   ├── BadMetadata          what was said with a move does not fit the model of the transition
 │   └── WrongIdent           an ident of another kind than the one that is needed here
 ├── Refused                  the ledger understood and says no; nothing was stored
@@ -33,7 +35,10 @@ LedgerError
 │   ├── EventsMissing        events before those that were handed in are not in the view yet
 │   ├── ViewsDiffer          the rebuilt view differs from the live one by more than was allowed
 │   ├── ClaimLost            work was taken over, ended or undone before it came to its end
+│   │   └── WorkStopped      the job was cancelled or its lease lost: the operation shall stop
+│   ├── DuplicateJob         a job with the same deduplication key is queued or running
 │   └── LockLost             the lock of a scope was lost, and others may have changed what it read
+├── JobUnsuccessful          a job whose result is asked for did not succeed
 ├── StreamNotFound           nothing is recorded under this name
 ├── CursorMismatch           the cursor is of another ledger, or of a history that was rolled back
 ├── ReactionFailed           a reactor stopped before an event, because what it does on it failed
@@ -157,6 +162,27 @@ class StateConstantConflict(BadDefinition):
             f"state {shown(state)} would be the constant {constant}, which is {shown(other)} already"
         )
         self.constant, self.state, self.other = constant, state, other
+
+
+class UnknownOperation(BadInput, KeyError):
+    """No operation is registered under this name (spec S1-14)."""
+
+    def __init__(self, operation: str, known: Iterable[str]) -> None:
+        super().__init__(
+            f"Unknown operation: {shown(operation)}; known are {', '.join(sorted(known)) or 'none'}: "
+            "register it, or give the worker the registry that has it"
+        )
+        self.operation = operation
+
+    __str__ = Exception.__str__  # KeyError's shows the repr
+
+
+class BadPayload(BadInput):
+    """A payload does not fit the model of its operation (spec S1-12)."""
+
+    def __init__(self, operation: str, model: str, wrong: Iterable[str]) -> None:
+        self.operation, self.model, self.wrong = operation, model, tuple(wrong)
+        super().__init__(f"the payload for {operation} is no {model}: {'; '.join(self.wrong)}")
 
 
 class BadMetadata(BadInput):
@@ -332,6 +358,25 @@ class ClaimLost(Refused):
         self.stream, self.work = stream, work
 
 
+class WorkStopped(ClaimLost):
+    """The job was cancelled, or its lease was lost: the operation shall stop; nothing of it counts."""
+
+    def __init__(self, stream: str, reason: str) -> None:
+        super().__init__(stream, "the claim")
+        self.reason = reason
+        self.args = (f"{stream}: {reason}; stop working on it: what comes of it changes nothing",)
+
+
+class DuplicateJob(Refused):
+    """A job with the same deduplication key is queued or running (spec S1-71)."""
+
+    def __init__(self, key: str, job: str) -> None:
+        super().__init__(
+            f"job {job} with the deduplication key {key} is queued or running: wait for it, or cancel it"
+        )
+        self.key, self.job = key, job
+
+
 class LockLost(Refused):
     """The lock of a scope was lost (its connection ended), and others may have changed what it read."""
 
@@ -341,6 +386,17 @@ class LockLost(Refused):
             "nothing was stored: open it again and decide again"
         )
         self.stream = stream
+
+
+class JobUnsuccessful(LedgerError):
+    """A job whose result is asked for did not succeed. status; error_code, message: of one that failed."""
+
+    def __init__(
+        self, job: str, status: str, error_code: str | None = None, message: str | None = None
+    ) -> None:
+        why = f": {error_code}: {message}" if error_code else ""
+        super().__init__(f"job {job} is {status}{why}")
+        self.job, self.status, self.error_code, self.message = job, status, error_code, message
 
 
 class StreamNotFound(LedgerError):

@@ -94,6 +94,15 @@ class Stream(Generic[S, E]):
         """Start from a state that was folded before, instead of from the first fact."""
         self.state, self.version = state, version
 
+    def lease(self) -> int | None:
+        """The lease token that the head shall hold after the news; 0 clears it, None leaves it as it is."""
+        return None
+
+    @classmethod
+    def token_in(cls, state: S) -> int | None:
+        """The lease token that a folded state speaks of, 0 for none; None where no event holds it."""
+        return None
+
     def conflict(self, error: StreamConflict) -> StreamConflict:
         """The error that a conflict on this stream is; a domain may say it in its own words."""
         return error

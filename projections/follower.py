@@ -113,7 +113,7 @@ class Follower(Following[Recorded]):
 
     def poll(self) -> list[Recorded]:
         """What has come since, at once: up to `batch` events; the position moves behind them."""
-        while events := self.ledger.tail.read(self.position, self.batch):
+        while events := self.ledger.tail.read(self.position, self.batch, self.topics):
             self._last = events[-1]
             self.position = self._last.position
             wanted = (

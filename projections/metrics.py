@@ -1,4 +1,4 @@
-"""How views are, for Prometheus: its text exposition, and the server that it asks."""
+"""How views and jobs are, for Prometheus: its text exposition, and the server that it asks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from ledger import Ledger, LedgerError
 
+from .jobs.figures import job_figures
 from .sql import query
 from .views.watching import State, ViewState, watch
 
@@ -88,6 +89,7 @@ class _Asked(Collector):
 
 def _families(ledger: Ledger, states: list[ViewState]) -> Iterator[Metric]:
     yield from _log(ledger)
+    yield from job_figures(ledger)
     for field, help_text in _GAUGES.items():
         gauge = GaugeMetricFamily(f"pledger_view_{field}", help_text, labels=("schema", "view"))
         for state in states:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Final
 
-SHIPPED: Final = ("in_state", "progress", "items", "activity")
+SHIPPED: Final = ("in_state", "progress", "items", "activity", "work", "jobs")
 """Their names; each is declared by the module of this package that has its name."""
 
 

@@ -88,6 +88,11 @@ class Joined:
         self._appends[stream] = Append(stream, bodies, as_expected(expected), status=status)
         self.carry(command=command)
 
+    def add(self, append: Append) -> None:
+        """Make an append at the end of the block, with all that it says."""
+        self._claim(checked(append.stream))
+        self._appends[append.stream] = append
+
     @contextmanager
     def open(self, kind: type[O], *key: str | int) -> Iterator[O]:
         """A stream open for change, read in this transaction; its news are recorded at the block's end."""

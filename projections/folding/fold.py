@@ -63,12 +63,17 @@ class Fold:
         state = None if self.opened is None else self.opened.state.status
         if state is None or self.broken or (self.moved_at and self.moved_at == self.version):
             return self.moved
-        return str(state.value)
+        return str(getattr(state, "value", state))
 
     @property
     def has_status(self) -> bool:
         """Whether the events say anything about the status."""
         return self.moved_at > 0 or self.status is not None
+
+    @property
+    def token(self) -> int | None:
+        """The lease token that the events speak of, 0 for none; None where they do not, or nobody can say."""
+        return self.opened.token_in(self.opened.state) if self.opened is not None and self.sure else None
 
     @property
     def sure(self) -> bool:

@@ -28,7 +28,7 @@ MOST_TEXT: Final = 4 << 20
 
 
 class HeadRow(NamedTuple):
-    """A head as it is kept; the lease token is not looked at, because no event holds it."""
+    """A head as it is kept."""
 
     stream: str
     version: int
@@ -36,6 +36,7 @@ class HeadRow(NamedTuple):
     state_schema: int | None
     status: str | None
     state: str | None
+    token: int | None
 
 
 class Session:

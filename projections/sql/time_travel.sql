@@ -55,7 +55,7 @@ CREATE TABLE {past}.parked (
 -- name: past_batch
 -- The events of a batch, as the relation that a view's statements read: without streams that are parked.
 (SELECT position, recorded_at, version, schema, stream, topic, data, raw, meta FROM {ledger}.events
-  WHERE position > %(after)s AND position <= %(upto)s{only}
+  WHERE position > %(after)s AND position <= %(upto)s {only}
     AND stream <> ALL (ARRAY(SELECT stream FROM {past}.parked WHERE view = {view})));
 
 -- name: past_next

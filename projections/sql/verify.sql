@@ -48,7 +48,7 @@ SELECT stream, version, position, topic, schema, data::text, recorded_at
 
 -- name: fold_heads
 -- The heads of a range of streams, by name.
-SELECT stream, version, state_version, state_schema, status, state::text
+SELECT stream, version, state_version, state_schema, status, state::text, token
   FROM {schema}.heads
  WHERE stream >= %(start)s::text COLLATE "C" AND stream < %(below)s::text COLLATE "C"
  ORDER BY stream;
@@ -62,7 +62,7 @@ SELECT stream, version, position, topic, schema, data::text, recorded_at
 
 -- name: fold_heads_of
 -- The same for streams by their names.
-SELECT stream, version, state_version, state_schema, status, state::text
+SELECT stream, version, state_version, state_schema, status, state::text, token
   FROM {schema}.heads WHERE stream = ANY (%(streams)s::text[]) ORDER BY stream;
 
 -- name: log_ends
@@ -111,7 +111,7 @@ SELECT c.command, c.first_position, c.last_position
 -- Set heads to what their events say, each only where its last event is still the one that was folded.
 SELECT {schema}.mend_heads(%(streams)s::text[], %(versions)s::bigint[], %(statuses)s::text[], %(with_status)s::boolean[],
                            %(states)s::text[], %(state_versions)s::bigint[], %(state_schemas)s::integer[],
-                           %(with_state)s::boolean[]);
+                           %(with_state)s::boolean[], %(tokens)s::bigint[]);
 
 -- name: hold_head
 -- Make the appends to one stream wait until this transaction ends; whether that could be done in time.

@@ -33,7 +33,7 @@ def differences(fold: Fold, head: HeadRow | None, count: Summary) -> Iterator[Di
         says = f"there is a head at version {head.version}, and no event"
         yield _of_head(Kind.HEAD_ALONE, fold, says)
         return
-    fields = [*_numbers(fold, head), *_status(fold, head), *_state(fold, head, count)]
+    fields = [*_numbers(fold, head), *_status(fold, head), *_token(fold, head), *_state(fold, head, count)]
     if fields:
         yield _of_head(_kind(fold, head), fold, _sentence(fold, head), fields)
 
@@ -70,6 +70,12 @@ def _status(fold: Fold, head: HeadRow) -> Iterator[Field]:
         return  # a head that is behind has the status of then
     if head.status not in (fold.status, fold.moved):
         yield Field("status", shortened(head.status), shortened(fold.status))
+
+
+def _token(fold: Fold, head: HeadRow) -> Iterator[Field]:
+    """The lease token, where events hold it; a head that is behind has that of then."""
+    if head.version >= fold.version and fold.token is not None and (head.token or 0) != fold.token:
+        yield Field("token", shortened(head.token), shortened(fold.token or None))
 
 
 def _state(fold: Fold, head: HeadRow, count: Summary) -> Iterator[Field]:

@@ -15,7 +15,10 @@ MOST_TEXT: Final = 1 << 20
 
 
 class Target(NamedTuple):
-    """What a head is to become. with_status, with_state: whether it is known; else the head keeps its own."""
+    """What a head is to become. with_status, with_state: whether it is known; else the head keeps its own.
+
+    token: the lease token, 0 for none, None where the head keeps its own.
+    """
 
     stream: str
     version: int
@@ -25,6 +28,7 @@ class Target(NamedTuple):
     state_version: int
     state_schema: int | None
     with_state: bool
+    token: int | None
 
     @classmethod
     def of(cls, fold: Fold, head: HeadRow | None) -> Target:
@@ -37,7 +41,7 @@ class Target(NamedTuple):
         return cls(
             fold.stream, fold.version, fold.status, fold.has_status or head is None,
             fold.state if state else None, fold.folded if state else 0,
-            fold.state_schema if state else None, state or head is None,
+            fold.state_schema if state else None, state or head is None, fold.token,
         )  # fmt: skip
 
     def is_kept_by(self, head: HeadRow | None) -> bool:
@@ -45,6 +49,8 @@ class Target(NamedTuple):
         if head is None or head.version != self.version:
             return False
         if self.with_status and head.status != self.status:
+            return False
+        if self.token is not None and self.token != (head.token or 0):
             return False
         state = (head.state_version, head.state_schema, head.state is None)
         return not self.with_state or state == (self.state_version, self.state_schema, self.state is None)
@@ -85,6 +91,7 @@ def _sent(session: Session, batch: Sequence[Target]) -> list[str]:
         "state_versions": [target.state_version for target in batch],
         "state_schemas": [target.state_schema for target in batch],
         "with_state": [target.with_state for target in batch],
+        "tokens": [target.token for target in batch],
     }
     ((outcomes,),) = session.rows("mend_heads", **columns)
     return list(outcomes)

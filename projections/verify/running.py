@@ -71,9 +71,10 @@ def rebuild_heads(
 ) -> Summary:
     """Set every head to what the code of this process folds; also while others append, and after any kill.
 
-    Heads that are so already are left alone. The lease token of a head that is there stays; that of one that
-    was lost is not in the events: its lease is gone, and whoever held it is refused. `found` is given what
-    was different, as in `verify`; `Summary.changed` says what was done. Needs the projector's role.
+    Heads that are so already are left alone. The lease tokens of jobs and batches are in their events, and
+    come back, so workers go on. One that no event holds stays with a head that is there, and is lost with it:
+    whoever held it is refused. `found` is given what was different, as in `verify`; `Summary.changed` says
+    what was done. Needs the projector's role.
     """
     run = _Run(ledger, processes, progress or nothing)
     tell = found or nothing

@@ -49,8 +49,8 @@ class Projector:
     """Keeps views up to date: `with Projector(log): …` in a thread, or `catch_up()` at once.
 
     views: those of this process where none are given. most: events at once. again: seconds after which a view
-    that could not be followed is tried once more. Any number of projectors may run; each event is applied
-    once.
+    that could not be followed is tried once more. longest_pause: seconds; what another process appends is
+    seen after this time at the latest. Any number of projectors may run; each event is applied once.
 
     positions: where each view stands. applied: how many events were looked at for each. stopped: the views
     that cannot be followed, by name, each with its error (DefinitionChanged, ViewFailed); the others go on.
@@ -63,7 +63,9 @@ class Projector:
         *,
         most: int = MOST,
         again: float = AGAIN,
+        longest_pause: float = LONGEST_PAUSE,
     ) -> None:
+        self.longest_pause = longest_pause
         self.ledger, self.views = ledger, views_named() if views is None else list(views)
         self.most, self.again = most, again
         self.stopped: dict[str, LedgerError] = {}
@@ -214,7 +216,7 @@ class Projector:
                     stop.wait(GATHER)
                 continue
             self.ledger.wakeup.wait(seen, pause, stop)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, self.longest_pause)
 
     def _tell_stopped(self) -> None:
         """Log, once, why views are left out."""

@@ -6,6 +6,7 @@ it. An SQL block runs as the administrator. What does not come as the page shows
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import io
@@ -13,6 +14,7 @@ import linecache
 import os
 import pty
 import shlex
+import signal
 import struct
 import subprocess
 import sys
@@ -26,7 +28,7 @@ import psycopg
 from tests.docs.matching import matches
 from tests.docs.pages import Block, name_of, runnable
 
-PROGRAMS = frozenset({"pledger", "pg_dump", "pg_restore", "psql", "createdb"})
+PROGRAMS = frozenset({"pledger", "pg_dump", "pg_restore", "psql", "createdb", "python"})
 """What a console block may run; all else must be marked as not run."""
 COLUMNS = 160
 
@@ -89,7 +91,10 @@ def at_a_terminal(command: str) -> tuple[int, str]:
     """Exit code of a command, and all that a person would see of it."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
-    process = subprocess.Popen(["/bin/sh", "-c", command], stdin=theirs, stdout=theirs, stderr=theirs)
+    shell = ["/bin/sh", "-c", command]
+    process = subprocess.Popen(shell, stdin=theirs, stdout=theirs, stderr=theirs, process_group=0)
+    if command.rstrip().endswith("&"):
+        atexit.register(_end, process.pid)
     os.close(theirs)
     seen = bytearray()
     with contextlib.suppress(OSError):  # on Linux the end of the last writer is an error
@@ -97,6 +102,12 @@ def at_a_terminal(command: str) -> tuple[int, str]:
             seen += chunk
     os.close(ours)
     return process.wait(), seen.decode(errors="replace").replace("\r\n", "\n")
+
+
+def _end(group: int) -> None:
+    """End what a command has left in the background; a page ends it itself, unless it went wrong."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -30,9 +30,10 @@ from tests.docs.tables import tables
 
 FOLDER = ROOT / "docs" / "reference"
 PACKAGES = (
-    "ledger", "ledger.project_state", "ledger.machines", "ledger.exchange", "projections", "projections.sql",
-    "projections.audit", "projections.verify", "projections.folding", "projections.time_travel",
-    "projections.project_state", "projections.machines", "consumers", "consumers.prefect_flows",
+    "ledger", "ledger.project_state", "ledger.machines", "ledger.jobs", "ledger.exchange", "projections",
+    "projections.sql", "projections.audit", "projections.verify", "projections.folding",
+    "projections.time_travel", "projections.project_state", "projections.machines", "projections.jobs",
+    "consumers", "consumers.jobs", "consumers.prefect_flows",
     "ledger.store", "ledger.store.embedded", "ledger.store.health", "ledger.store.sql",
 )  # fmt: skip
 

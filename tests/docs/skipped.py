@@ -11,6 +11,7 @@ SKIPPED = [
         "docs/how-to/run-the-projector.md",
         "the view lives in this page only; tests/gateway/test_viewing.py runs it",
     ),
+    ("docs/how-to/run-workers.md", "it goes on until it is stopped; the block below runs it"),
     ("docs/how-to/look-at-the-past.md", "the name of the database is yours"),
     ("docs/explanation/views.md", "it is what a rebuild makes"),
     (

@@ -29,7 +29,9 @@ Connection = psycopg.Connection[Any]
 
 def tables(connection: Connection) -> str:
     """Tables, sequence, triggers and functions of the ledger in schema `ledger`, with what the SQL says."""
-    said = _comments((SQL / "schema.sql").read_text(encoding="utf-8"), r"CREATE (?:TABLE|SEQUENCE) (\w+)")
+    said = _comments(
+        (SQL / "schema.sql").read_text(encoding="utf-8"), r"CREATE (?:UNLOGGED )?(?:TABLE|SEQUENCE) (\w+)"
+    )
     parts = [
         "# Tables and functions\n", MADE,
         "What `pledger init` makes in the ledger's schema. Only `append_one` and `append_many` write the\n"

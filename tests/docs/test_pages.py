@@ -37,7 +37,7 @@ def admin(postgres: Embedded, database: str) -> Iterator[str]:
 
 @pytest.fixture
 def reader(postgres: Embedded, dsn: str, admin: str, tmp_path: Path) -> dict[str, str]:
-    """The environment of a reader: an empty home, `pledger` and PostgreSQL's tools on the PATH."""
+    """The environment of a reader: an empty home; `pledger`, `python`, PostgreSQL's tools on the PATH."""
     pid = postgres.postmaster_pid()
     assert pid is not None
     tools, home = tmp_path / "bin", tmp_path / "home"
@@ -47,6 +47,9 @@ def reader(postgres: Embedded, dsn: str, admin: str, tmp_path: Path) -> dict[str
     script = f'PYTHONPATH="$PYTHONPATH:{ROOT}" exec "{sys.executable}" -P -W error -m gateway.cli "$@"'
     (tools / "pledger").write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     (tools / "pledger").chmod(0o755)
+    python = f'PYTHONPATH="$PYTHONPATH:{ROOT}" exec "{sys.executable}" -W error "$@"'
+    (tools / "python").write_text(f"#!/bin/sh\n{python}\n", encoding="utf-8")
+    (tools / "python").chmod(0o755)
     found = [str(tools), str(Path(psutil.Process(pid).exe()).parent), os.environ["PATH"]]
     return {
         "PATH": os.pathsep.join(found), "HOME": str(home), "LEDGER_HOME": str(home / "ledger"),

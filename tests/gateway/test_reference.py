@@ -17,8 +17,9 @@ from tests.gateway.conftest import ROOT, environment
 
 ROOT_COMMAND: Any = typer.main.get_command(app)
 COMMANDS = dict(walk(ROOT_COMMAND))
+QUEUES = ("list", "pause", "resume")
 OF_A_PIPELINE = ("show", "reset", "mark", "plan", "report")
-HEAVY = ("ledger", "projections", "psycopg", "pydantic", "rich", "eventsourcing")
+HEAVY = ("ledger", "projections", "consumers", "psycopg", "pydantic", "rich", "eventsourcing")
 
 
 def test_the_reference_is_fresh() -> None:
@@ -32,6 +33,12 @@ def test_these_are_the_commands() -> None:
     names += [f"views {name}" for name in ("follow", "metrics", "parked", "retry", "attach", "detach")]
     names += [f"as-of {name}" for name in ("make", "list", "drop")]
     names += [f"machines {name}" for name in ("list", "show", "diagram", "check", "adopt", "timeouts")]
+    names += [f"jobs {name}" for name in ("submit", "list", "show", "result", "events", "wait")]
+    names += [f"jobs {name}" for name in ("cancel", "retry", "comment", "describe")]
+    names += ["worker run", "worker list", "reaper run", *(f"queues {name}" for name in QUEUES)]
+    names += ["operations limit", "operations list"]
+    names += [f"dead {name}" for name in ("list", "show", "redrive", "discard")]
+    names += [f"schedules {n}" for n in ("set", "list", "show", "pause", "resume", "remove", "next")]
     names += [f"{pipeline} {name}" for pipeline in ("lsm", "psoct") for name in OF_A_PIPELINE]
     assert sorted(COMMANDS) == sorted(f"pledger {name}" for name in names)
 

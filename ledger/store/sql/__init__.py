@@ -98,7 +98,7 @@ def named(*files: Traversable) -> dict[str, LiteralString]:
 
 @cache
 def _statements() -> dict[str, LiteralString]:
-    files = ("queries", "scopes", "declaring", "install", "admin", "recorders")
+    files = ("queries", "scopes", "leases", "batches", "declaring", "install", "admin", "recorders")
     return named(*(_HERE / f"{file}.sql" for file in files))
 
 

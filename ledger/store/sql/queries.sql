@@ -176,6 +176,14 @@ SELECT coalesce((SELECT min(position) - 1 FROM {schema}.events WHERE recorded_at
 SELECT stream, version, state_version, status, token, state_schema, state::text
   FROM {schema}.heads WHERE stream = %(stream)s;
 
+-- name: statuses
+-- The statuses of streams, as their heads say them.
+SELECT stream, status FROM {schema}.heads WHERE stream = ANY(%(streams)s::text[]);
+
+-- name: clock
+-- The time, by the clock that stamps events.
+SELECT clock_timestamp();
+
 -- name: streams
 -- Streams whose names start with a prefix, by name, after a name; the last version of each from the events,
 -- so that streams without heads are there too. A loose scan: one index probe a stream. The limit stands inside,

@@ -8,25 +8,25 @@ $$;
 
 -- Set heads to what the fold of their events says, where the last event of the stream is still the one that was folded
 -- (p_versions; 0: the stream has no events, and its head goes). Where there is no status to know, or no state, that of
--- the head stays, and so does its lease token, which no event holds.
+-- the head stays, and so does its lease token where no event holds it (p_tokens null; 0: there is none).
 -- Returns for each: mended, inserted, removed, same, moved (the stream went on: fold again), busy (an append holds it).
 -- In the order of names, as appends lock heads; a row that is held is not waited for.
 CREATE OR REPLACE FUNCTION mend_heads(p_streams text[], p_versions bigint[], p_statuses text[], p_with_status boolean[],
                                       p_states text[], p_state_versions bigint[], p_state_schemas integer[],
-                                      p_with_state boolean[]) RETURNS text[]
+                                      p_with_state boolean[], p_tokens bigint[]) RETURNS text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET lock_timeout = '200ms' AS $$
 DECLARE
     outcomes text[] := array_fill(NULL::text, ARRAY[coalesce(cardinality(p_streams), 0)]);
     wanted record;
 BEGIN
     FOR wanted IN SELECT * FROM unnest(p_streams, p_versions, p_statuses, p_with_status, p_states, p_state_versions,
-                                       p_state_schemas, p_with_state) WITH ORDINALITY
-                           u (stream, version, status, with_status, state, state_version, state_schema, with_state, i)
+                                       p_state_schemas, p_with_state, p_tokens) WITH ORDINALITY
+                           u (stream, version, status, with_status, state, state_version, state_schema, with_state, token, i)
                    ORDER BY u.stream COLLATE "C" LOOP
         BEGIN
             outcomes[wanted.i] := mend_head(wanted.stream, wanted.version, wanted.status, wanted.with_status,
                                             wanted.state::jsonb, wanted.state_version, wanted.state_schema,
-                                            wanted.with_state);
+                                            wanted.with_state, wanted.token);
         EXCEPTION
             WHEN lock_not_available THEN outcomes[wanted.i] := 'busy';
             WHEN SQLSTATE 'LG002' THEN outcomes[wanted.i] := 'moved'; -- and the head that was made is undone
@@ -37,7 +37,8 @@ END $$;
 
 -- One of them. First the row is held, and only then, in a new snapshot, the events are asked.
 CREATE OR REPLACE FUNCTION mend_head(p_stream text, p_version bigint, p_status text, p_with_status boolean, p_state jsonb,
-                                     p_state_version bigint, p_state_schema integer, p_with_state boolean) RETURNS text
+                                     p_state_version bigint, p_state_schema integer, p_with_state boolean,
+                                     p_token bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     head heads;
@@ -75,12 +76,15 @@ BEGIN
         head.state_version := 0;
         head.state_schema := NULL;
     END IF;
+    IF p_token IS NOT NULL THEN
+        head.token := nullif(p_token, 0);
+    END IF;
     UPDATE heads h
        SET version = p_version, status = head.status, state = head.state, state_version = head.state_version,
-           state_schema = head.state_schema
+           state_schema = head.state_schema, token = head.token
      WHERE h.stream = p_stream
-       AND (h.version, h.status, h.state::text, h.state_version, h.state_schema) IS DISTINCT FROM
-           (p_version, head.status, head.state::text, head.state_version, head.state_schema);
+       AND (h.version, h.status, h.state::text, h.state_version, h.state_schema, h.token) IS DISTINCT FROM
+           (p_version, head.status, head.state::text, head.state_version, head.state_schema, head.token);
     RETURN CASE WHEN made THEN 'inserted' WHEN FOUND THEN 'mended' ELSE 'same' END;
 END $$;
 

@@ -1,0 +1,266 @@
+"""
+What a worker runs: operations, registered by name, each with a strict model of its payload.
+
+    registry = Registry()
+
+    class Count(Payload):
+        file: str
+        k: int = 3
+
+    @registry.operation("count_kmers", Count)
+    def count_kmers(session, payload, *, emit):
+        emit("file.opened", fields={"file": payload.file})
+        return OperationResult({"kmers": 17})
+
+An operation says what came of it by what it returns or raises, and never by changing the job itself. It owns
+no session and no connection of a queue (spec S1-13).
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ledger import BadInput
+from ledger.canon import body
+from ledger.errors import BadPayload, UnknownOperation
+
+if TYPE_CHECKING:
+    from .session import Session
+
+WRONGS: Final = 5
+"""Faults of a payload that are told, at most."""
+SUMMARY: Final = 500
+"""Characters of a summary, at most."""
+JOB_ID: Final = "_job_id"
+"""Where a payload has the id of its job."""
+
+
+class Payload(BaseModel):
+    """What an operation is given: strict (the text "yes" is no bool), frozen, no unknown fields (spec S1-12).
+
+    The job's id is added under `_job_id` where a field has that alias: `job: str = Field(alias="_job_id")`;
+    the session knows it in any case (spec S1-16).
+    """
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class RetryLaterError(Exception):
+    """What the operation needs is busy: it shall be tried again, delay_seconds from now (spec S1-11)."""
+
+    def __init__(self, reason: str, delay_seconds: float = 60) -> None:
+        super().__init__(reason)
+        self.reason, self.delay_seconds = reason, delay_seconds
+
+
+Message = Mapping[str, Any]
+"""`{"operation": NAME, "payload": {…}}`, and what a batch may have besides: priority, max_attempts, …"""
+
+
+@dataclass(frozen=True)
+class OperationResult:
+    """What came of an operation that did not fail (spec S1-10).
+
+    result: kept in the fact of the success. progress_current, progress_total: None leaves what was reported.
+    deferred: the job goes on as the set of its batches and children, and its operation is over; without any,
+    it succeeded (spec S1-40). publish_operations: (queue, message) for each batch; of a batch, one at most:
+    its second step. publish_after_commit: (queue, id) of jobs that `session.submit` prepared, where they
+    shall go to another queue. failure_ratio: as in `ledger.jobs.job.JobDispatched`.
+    """
+
+    result: Mapping[str, Any] = field(default_factory=dict)
+    progress_current: int | None = None
+    progress_total: int | None = None
+    deferred: bool = False
+    publish_after_commit: Sequence[tuple[str, str]] = ()
+    publish_operations: Iterable[tuple[str, Message]] = ()
+    failure_ratio: float = 1.0
+
+
+MOST: Final = 2**63
+"""Progress is less than this, and not less than its negative: what a bigint of PostgreSQL holds."""
+
+
+def checked(operation: str, result: object) -> OperationResult:
+    """What an operation returned; None is an empty result. Raises TypeError, ValueError."""
+    if result is None:
+        return OperationResult()
+    if not isinstance(result, OperationResult):
+        raise TypeError(
+            f"operation {operation!r} returned {type(result).__name__}, not OperationResult or None"
+        )
+    if not isinstance(result.result, Mapping):
+        raise TypeError(f"the result of {operation!r} is {type(result.result).__name__}, not a mapping")
+    for name in ("progress_current", "progress_total"):
+        number: object = getattr(result, name)
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise TypeError(f"{name} is {type(number).__name__}: it must be an int or None")
+        if not -MOST <= number < MOST:
+            raise ValueError(f"{name} is {number}: it must fit 64 bits")
+    return result
+
+
+class Emit(Protocol):
+    """Says something while the operation runs: visible at once, in a transaction of its own (spec S1-15).
+
+    fields `_progress_current` and `_progress_total` are the job's progress. Raises WorkStopped once the job
+    was cancelled or its lease lost; anything else that goes wrong is logged and does not fail the operation.
+    """
+
+    def __call__(
+        self,
+        event: str,
+        message: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+        level: str = "info",
+    ) -> None: ...
+
+
+class Operation(Protocol):
+    """An operation: its name, and what it does (spec S1-13).
+
+    It may have besides: `payload_model`, a pydantic model against which its payload is checked; without one
+    it gets the mapping itself. `description`, a text. `summarize_payload(payload)` or `(payload, session)`,
+    which says in a few words what a payload is about. `ends_process`: True where its process shall run
+    nothing else after it, since it leaves traces there.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def execute(self, session: Session, payload: Any, *, emit: Emit) -> OperationResult | None: ...
+
+
+@dataclass(frozen=True)
+class FunctionOperation:
+    """A function as an operation."""
+
+    name: str
+    function: Callable[..., OperationResult | None]
+    payload_model: type[BaseModel] | None = None
+    description: str | None = None
+    summarize_payload: Callable[..., str | None] | None = None
+    ends_process: bool = False
+
+    def execute(self, session: Session, payload: Any, *, emit: Emit) -> OperationResult | None:
+        """Call it."""
+        return self.function(session, payload, emit=emit)
+
+
+F = TypeVar("F", bound=Callable[..., OperationResult | None])
+
+
+class Registry:
+    """The operations of a worker, by name (spec S1-14)."""
+
+    def __init__(self) -> None:
+        self._operations: dict[str, Operation] = {}
+
+    def register(self, operation: Operation) -> None:
+        """Know an operation. Raises BadInput, a ValueError, where its name is taken or it is no operation."""
+        name: object = getattr(operation, "name", None)
+        if not isinstance(name, str) or not name or not callable(getattr(operation, "execute", None)):
+            raise BadInput(f"{operation!r} is no operation: it needs a name and a method execute")
+        if name in self._operations:
+            raise BadInput(f"operation {name!r} is registered already: give this one another name")
+        self._operations[name] = operation
+
+    def operation(
+        self,
+        name: str,
+        payload: type[BaseModel] | None = None,
+        *,
+        summarize: Callable[..., str | None] | None = None,
+        ends_process: bool = False,
+    ) -> Callable[[F], F]:
+        """Register a function, called with (session, payload, emit=…); its docstring is the description.
+
+        payload: its model. summarize: as `summarize_payload` of an operation. ends_process: as there.
+        """
+
+        def registered(function: F) -> F:
+            text = inspect.getdoc(function) or None
+            self.register(FunctionOperation(name, function, payload, text, summarize, ends_process))
+            return function
+
+        return registered
+
+    def get(self, name: str) -> Operation:
+        """The operation of this name. Raises UnknownOperation, which is a KeyError."""
+        try:
+            return self._operations[name]
+        except KeyError:
+            raise UnknownOperation(name, self._operations) from None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all operations, sorted."""
+        return tuple(sorted(self._operations))
+
+    def describe(self, name: str) -> str | None:
+        """What an operation says that it does. Raises UnknownOperation."""
+        text = getattr(self.get(name), "description", None)
+        return text if isinstance(text, str) else None
+
+    def summary(self, name: str, payload: Mapping[str, Any], session: Session | None = None) -> str | None:
+        """A few words on a payload; None where nothing good is said (spec S1-13). Never raises."""
+        try:
+            summarize = getattr(self.get(name), "summarize_payload", None)
+            if summarize is None:
+                return None
+            takes = len(inspect.signature(summarize).parameters)
+            text = summarize(dict(payload), session) if takes > 1 else summarize(dict(payload))
+            return text[:SUMMARY] if isinstance(text, str) else None
+        except Exception:
+            return None
+
+    def payload(self, name: str, payload: Mapping[str, Any], job: str | None = None) -> Any:
+        """A payload as its operation gets it: checked, a copy. Raises UnknownOperation, BadPayload."""
+        return self.payload_of(name, body(dict(payload)), job)
+
+    def payload_of(self, name: str, text: str, job: str | None = None) -> Any:
+        """As `payload`, from JSON text: a list is a list to a strict model then, and a time in text a time.
+
+        job: the id of the job, added under `_job_id` for who gets the mapping, or asks for it (spec S1-16).
+        """
+        model: type[BaseModel] | None = getattr(self.get(name), "payload_model", None)
+        if model is None:
+            given = json.loads(text)
+            return given if job is None else {**given, JOB_ID: job}
+        if job is not None and _asks(model):
+            text = body({**json.loads(text), JOB_ID: job})
+        try:
+            return model.model_validate_json(text)
+        except ValidationError as error:
+            wrongs = [
+                f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}" for e in error.errors()[:WRONGS]
+            ]
+            raise BadPayload(name, model.__name__, wrongs) from None
+
+
+@cache
+def _asks(model: type[BaseModel]) -> bool:
+    """Whether a model has a field for the job's id."""
+    return any(JOB_ID in (info.alias, info.validation_alias) for info in model.model_fields.values())
+
+
+def registry_at(place: str) -> Registry:
+    """The registry that `MODULE:NAME` names; NAME is `registry` where it is not given. Raises BadInput."""
+    module, _, name = place.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name or "registry")
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(f"{place!r} names no registry of operations: {error}") from error
+    if not isinstance(found, Registry):
+        raise BadInput(f"{place!r} is no Registry, but {type(found).__name__}")
+    return found

@@ -1,0 +1,111 @@
+"""What goes on beside a worker, in threads of its process: closes parents, passes cancels on, rescues."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, Self
+
+from ledger import Ledger
+from projections.shipped import load
+from projections.views.projector import Projector, views_named
+
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 30.0
+"""Seconds until a service that ended with an error is begun anew; doubled each time that it ends at once."""
+LONGEST_WAIT: Final = 0.01
+"""Seconds between two looks of the view `work` at a log that stands still: so much later a job begins."""
+
+Act = Callable[[threading.Event], object]
+"""Serves until the event is set; made anew for each beginning."""
+
+_log = logging.getLogger(__name__)
+
+
+class Service:
+    """Something that runs in a thread for ever: an error is logged, and it is begun anew.
+
+    begun: how often. error: the last one.
+    """
+
+    def __init__(self, name: str, make: Callable[[], Act]) -> None:
+        self.name, self.make = name, make
+        self.begun = 0
+        self.error: BaseException | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._stop.is_set():
+            self.begun += 1
+            began = time.monotonic()
+            try:
+                self.make()(self._stop)
+            except BaseException as error:
+                self.error = error
+                if time.monotonic() > began + LONGEST_PAUSE:
+                    pause = FIRST_PAUSE
+                _log.exception("the service %s ended, and begins again in %s s", self.name, pause)
+            if self._stop.wait(pause):
+                return
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+
+class KeepingWork(Service):
+    """Keeps the view `work`, unless another projector does. position: where it stands."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__("projector", self._made)
+        self.ledger = ledger
+        self._projector: Projector | None = None
+
+    @property
+    def position(self) -> int:
+        """The last event that is in the view, as this process knows."""
+        return 0 if self._projector is None else self._projector.positions.get("work", 0)
+
+    def _made(self) -> Act:
+        load()
+        self._projector = Projector(self.ledger, views_named(["work"]), longest_pause=LONGEST_WAIT)
+        return self._projector.run
+
+
+def serving(ledger: Ledger, lease_seconds: float) -> list[Service]:
+    """What closes parents (fan_in), passes cancels on (cascade), submits on schedule, rescues, keeps lists.
+
+    What rescues looks as often as leases of `lease_seconds` are worth it, and at least every five seconds.
+    """
+
+    def answering(module: str) -> Service:
+        return Service(module, lambda: _of(module, module)(ledger).run)
+
+    def running(module: str, name: str, **given: Any) -> Service:
+        return Service(module, lambda: _of(module, name)(ledger, **given).run)
+
+    return [
+        answering("fan_in"), answering("cascade"), running("scheduler", "Scheduler"),
+        running("reaper", "Reaper", every=min(5.0, lease_seconds / 3)),
+        Service("jobs", lambda: _listing(ledger)),
+    ]  # fmt: skip
+
+
+def _listing(ledger: Ledger) -> Act:
+    """Keeps the view `jobs`, which lists of jobs ask."""
+    load()
+    return Projector(ledger, views_named(["jobs"])).run
+
+
+def _of(module: str, name: str) -> Any:
+    return getattr(import_module(f".{module}", __package__), name)

@@ -1,0 +1,80 @@
+"""
+The check at the end: what many workers wrote, some of which were killed, is what one plain loop computes.
+
+Two questions are asked apart. Of the log: did every batch come to its end, and once? Of the tables: is every
+protein there once, with the words that it has?
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from docs.examples.kmers import rows
+from docs.examples.kmers.fasta import Protein, opened, parsed
+from docs.examples.kmers.profile import Profile, by_chance, profile, unusual
+from ledger import Ledger, Recorded
+from ledger.jobs import Job, OpenBatch
+from ledger.jobs.batch import BatchCompleted
+
+
+def faults(
+    log: Ledger, connection: rows.Connection, job: Job, total: Mapping[str, Any], most: int
+) -> Iterator[str]:
+    """Whatever is not as it should be, a sentence each; total: what the job that sums up came to."""
+    yield from batch_faults(log, connection, job)
+    path, k, shuffles = (job.payload[name] for name in ("path", "k", "shuffles"))
+    assert isinstance(k, int)
+    assert isinstance(shuffles, int)
+    with opened(Path(str(path))) as file:
+        proteins = list(parsed(file.read()))
+    yield from row_faults(proteins, connection, job.id, k)
+    seen: Counter[str] = Counter()
+    for protein in proteins:
+        seen.update(profile(protein, k).words)
+    expected = unusual(seen, by_chance(proteins, k, shuffles), shuffles, most)
+    if [asdict(one) for one in expected] != [dict(one) for one in total["unusual"]]:
+        yield "the words that stand out are not those of a plain computation"
+
+
+def batch_faults(log: Ledger, connection: rows.Connection, job: Job) -> Iterator[str]:
+    """Of the log, and of what is written of each batch."""
+    written = rows.written(connection, job.id)
+    for nr, history in histories(log, job).items():
+        ends = [event.event for event in history if isinstance(event.event, BatchCompleted)]
+        if len(ends) != 1:
+            yield f"batch {nr} was completed {len(ends)} times"
+            continue
+        found, wanted = written.pop(nr, (0, 0)), (ends[0].result["proteins"], 1)
+        if found != wanted:
+            yield f"of batch {nr} there are {found[0]} profiles and {found[1]} sums, not {wanted[0]} and 1"
+    for nr in written:
+        yield f"there are rows of batch {nr}, which is none of this run"
+
+
+def row_faults(proteins: list[Protein], connection: rows.Connection, run: str, k: int) -> Iterator[str]:
+    """Of the profiles, one by one."""
+    wanted = (profile(protein, k) for protein in proteins)
+    for plain, found in zip_longest(wanted, rows.profiles(connection, run)):
+        if plain is None or found is None or not same(plain, found):
+            at = plain or found
+            assert at is not None
+            yield f"protein {at.nr}, {at.name}, is not in the table once, with the words that it has"
+            return
+
+
+def same(one: Profile, other: Profile) -> bool:
+    """Whether two profiles say the same."""
+    return (one.nr, one.name, one.length, dict(one.words)) == (
+        other.nr, other.name, other.length, dict(other.words),
+    )  # fmt: skip
+
+
+def histories(log: Ledger, job: Job) -> dict[str, list[Recorded]]:
+    """The events of each batch of a job's present round, by its number."""
+    numbers = [OpenBatch.number(job.rounds, nr) for nr in range(1, job.batches + 1)]
+    return {nr: log.read(OpenBatch.name_of(job.id, nr)) for nr in numbers}

@@ -1,0 +1,1 @@
+"""`pledger jobs`, `worker`, `reaper`, `dead`, `queues`, `operations`, `schedules`: jobs from a shell."""

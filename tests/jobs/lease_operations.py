@@ -1,0 +1,16 @@
+"""Operations that try the leases of their worker."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from consumers.jobs import Registry, Session
+
+registry = Registry()
+
+
+@registry.operation("hold_interpreter")
+def hold_interpreter(session: Session, payload: Any, *, emit: Any) -> None:
+    """Keep the interpreter's lock for so many seconds: no other thread of this process runs meanwhile."""
+    ctypes.PyDLL(None).usleep(int(payload["seconds"] * 1_000_000))
