@@ -84,7 +84,7 @@ class Reactor:
     topics: only these events are shown to `react`. after: where a reactor begins that never ran; the start of
     the log by default. One that ran goes on where it stood: its position is kept in the ledger under its
     name, about once a second, and always after the answers. Answers carry the actor `reactor NAME`, the
-    position of the event as causation, and its correlation.
+    position of the event as causation, and its correlation. longest_pause, gather: as in Follower.
 
     `run` works until it is stopped, `catch_up` to the end of the log, `with reactor:` in a thread meanwhile.
     Each raises ReactionFailed where `react` raised or an answer was refused; nothing is passed over, and the
@@ -101,12 +101,15 @@ class Reactor:
         after: int | Cursor = 0,
         batch: int = 500,
         longest_pause: float = LONGEST_PAUSE,
+        gather: float = 0.0,
     ) -> None:
         if not _NAME.match(name):
             wrong = "must be lower-case letters, digits, '_', '.', '-', a letter first, at most 100"
             raise BadName("name of a reactor", name, wrong)
         self.ledger, self.name, self.react = ledger, name, react
-        self._follower = partial(Follower, ledger, topics=topics, batch=batch, longest_pause=longest_pause)
+        self._follower = partial(
+            Follower, ledger, topics=topics, batch=batch, longest_pause=longest_pause, gather=gather
+        )
         self._after = after
         self._positions = Positions(ledger)
         self._last: Recorded | Cursor | None = None

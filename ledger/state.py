@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache
 from json import JSONEncoder
 from json.encoder import encode_basestring
+from operator import is_
 from types import NoneType, UnionType
 from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
 
 from . import canon
-from .frozen import FrozenDict
+from .frozen import FrozenDict, changed
 
 S = TypeVar("S")
 
@@ -41,11 +42,11 @@ class Pending(datetime):
 
 def dump(state: Any) -> str:
     """JSON text of a state (frozen dataclass), with STAMP for each Pending time. Raises BadBody."""
-    plainly = _PLAINLY.get(type(state))  # that of nearly all fields, in a fifth of the time
-    return _dump(state) if plainly is None else plainly(state)
+    return _WAYS[type(state)](state)
 
 
 def _dump(state: Any) -> str:
+    """What a value of any type is; `_WAYS` knows shorter ways for the frequent ones, to the same text."""
     match state:
         case float():
             return canon.number(state + 0.0)  # a computed -0.0 becomes 0.0
@@ -58,7 +59,7 @@ def _dump(state: Any) -> str:
         case Pending():
             return STAMP
         case datetime():
-            return f'"{state.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")}Z"'
+            return _moment(state)
         case Mapping():
             return "{" + ",".join(f"{_ENCODE(str(key))}:{dump(item)}" for key, item in state.items()) + "}"
         case tuple() | list():
@@ -84,14 +85,66 @@ def load_each(kind: type[S], texts: Sequence[str]) -> list[S]:
     return states if _is_solid(kind) else [cast("S", _solid(state)) for state in states]
 
 
-_PLAINLY: Final[dict[type[Any], Callable[[Any], str]]] = {
-    str: encode_basestring,
-    int: int.__repr__,
-    bool: lambda state: "true" if state else "false",
-    NoneType: lambda _: "null",
-    Pending: lambda _: STAMP,
-    FrozenDict: lambda state: "{" + ",".join(f"{_ENCODE(str(k))}:{dump(v)}" for k, v in state.items()) + "}",
-}
+def _number(state: float) -> str:
+    """Between these bounds `repr` writes no positive exponent; NaN is not between them."""
+    return float.__repr__(state + 0.0) if -1e16 < state < 1e16 else canon.number(state)
+
+
+def _moment(state: datetime) -> str:
+    if state.tzinfo is not UTC and state.utcoffset() != _NO_OFFSET:
+        state = state.astimezone(UTC)
+    return f'"{state.isoformat(timespec="microseconds")[:-6]}Z"'  # without its +00:00
+
+
+class _Ways(dict[type[Any], Callable[[Any], str]]):
+    """How a value of exactly this type is dumped; found out once, because to ask costs most of the time."""
+
+    def __missing__(self, kind: type[Any]) -> Callable[[Any], str]:
+        self[kind] = way = _way_of(kind)
+        return way
+
+
+def _way_of(kind: type[Any]) -> Callable[[Any], str]:
+    if dataclasses.is_dataclass(kind) and not issubclass(kind, _OTHERWISE):
+        return _dumper_of(kind)
+    if issubclass(kind, Enum) and not issubclass(kind, int | float):
+        return lambda state: dump(state.value)
+    return _dump
+
+
+def _dumper_of(kind: type[Any]) -> Callable[[Any], str]:
+    """A function that dumps a dataclass, written for its fields: a loop over them costs twice as much."""
+    parts = [
+        f"""\"{name}\":{{'null' if (v := state.{name}) is None else v if (t := type(v)) is int """
+        f"""else text(v) if t is str else ways[t](v)}}"""
+        for name in _kept(kind)
+    ]
+    scope: dict[str, Any] = {"text": encode_basestring, "ways": _WAYS}
+    exec(
+        f'def dumped(state): return f"""{{{{{",".join(parts)}}}}}"""', scope
+    )  # names of fields are identifiers
+    return scope["dumped"]  # type: ignore[no-any-return]
+
+
+_NO_OFFSET = timedelta(0)
+_OTHERWISE = (float, int, Enum, str, datetime, Mapping, tuple, list, frozenset, set)
+"""What is dumped as that, even if it is a dataclass."""
+
+_WAYS: Final[_Ways] = _Ways(
+    {
+        str: encode_basestring,
+        int: int.__repr__,
+        float: _number,
+        bool: lambda state: "true" if state else "false",
+        NoneType: lambda _: "null",
+        Pending: lambda _: STAMP,
+        datetime: _moment,
+        tuple: lambda state: "[" + ",".join([_WAYS[type(item)](item) for item in state]) + "]",
+        FrozenDict: lambda state: (
+            "{" + ",".join(f"{_ENCODE(str(k))}:{dump(v)}" for k, v in state.items()) + "}"
+        ),
+    }
+)
 
 
 def _solid(value: Any) -> Any:
@@ -122,26 +175,39 @@ def _solid(value: Any) -> Any:
 
 def stamped(state: S, at: datetime) -> S:
     """The same state with every Pending time replaced by the database's time of the append."""
-    changes = {
-        name: at if isinstance(value, Pending) else _stamped(value, at)
-        for name in _kept(type(state))
-        if isinstance(value := getattr(state, name), Pending | tuple | Mapping)
-        or dataclasses.is_dataclass(value)
-    }
-    return dataclasses.replace(state, **changes) if changes else state  # type: ignore[type-var]
+    changes = _stamper(type(state))(state, at)
+    return changed(state, **changes) if changes else state
 
 
 def _stamped(value: Any, at: datetime) -> Any:
+    """The value itself where no time in it is pending."""
     match value:
         case Pending():
             return at
         case tuple():
+            if _LEAVES.issuperset(map(type, value)):
+                return value
             items = [_stamped(item, at) for item in value]
+            if all(map(is_, items, value)):
+                return value
             return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
         case Mapping():
+            if _LEAVES.issuperset(map(type, value.values())):
+                return value
             return type(value)({key: _stamped(item, at) for key, item in value.items()})  # type: ignore[call-arg]
         case _:
             return stamped(value, at) if dataclasses.is_dataclass(value) else value
+
+
+def _stamper_of(kind: type[Any]) -> Callable[[Any, datetime], dict[str, Any]]:
+    """A function that finds what becomes of a state's fields; written for them, and most hold no time."""
+    lines = [
+        f" if type(v := state.{name}) not in leaves and (new := stamp(v, at)) is not v: found['{name}'] = new"
+        for name in _kept(kind)
+    ]
+    scope: dict[str, Any] = {"leaves": _LEAVES, "stamp": _stamped}
+    exec("\n".join(["def stamper(state, at):", " found = {}", *lines, " return found"]), scope)
+    return scope["stamper"]  # type: ignore[no-any-return]
 
 
 def _kept_names(kind: type[Any]) -> tuple[str, ...]:
@@ -172,6 +238,7 @@ _SOLID = (str, int, float, bool, type(None), datetime, Enum)
 
 # Plain callables to the type checker: to it, a class is not always hashable.
 _kept: Callable[[Any], tuple[str, ...]] = cache(_kept_names)
+_stamper: Callable[[Any], Callable[[Any, datetime], dict[str, Any]]] = cache(_stamper_of)
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 _list_adapter: Callable[[Any], TypeAdapter[Any]] = cache(_list_adapter_of)
 _is_solid: Callable[[Any], bool] = cache(_solid_as_read)

@@ -26,6 +26,9 @@ class Following(ABC, Generic[T]):
     ledger or of a history that was rolled back. batch, longest_pause: as in Follower.
     """
 
+    gather = 0.0
+    """Seconds between two looks at the log, at least, unless far behind: fewer, larger batches cost less."""
+
     def __init__(self, ledger: Ledger, after: int | Cursor, batch: int, longest_pause: float) -> None:
         self.ledger, self.batch, self.longest_pause = ledger, batch, longest_pause
         self.position = ledger.check_cursor(after) if isinstance(after, Cursor) else after
@@ -49,11 +52,13 @@ class Following(ABC, Generic[T]):
         empty: also an empty batch before each pause, for a caller who has other things to do meanwhile.
         A server that goes away is waited for, as long as the ledger's patience; then ServerUnavailable.
         """
-        pause = FIRST_PAUSE
+        pause, again = FIRST_PAUSE, 0.0
         while not (stop and stop.is_set()):
-            seen = self.ledger.wakeup.seen()
+            if (left := again - time.monotonic()) > 0:
+                (stop or threading.Event()).wait(left)
+            seen, again = self.ledger.wakeup.seen(), time.monotonic() + self.gather
             if events := self.patiently(self.poll, stop):
-                pause = FIRST_PAUSE
+                pause, again = FIRST_PAUSE, again if len(events) < self.batch else 0.0
                 yield events
                 continue
             if empty:
@@ -94,7 +99,8 @@ class Follower(Following[Recorded]):
     """Follows a ledger from a position (exclusive) or a Cursor; delivers each event once, in order.
 
     topics: only these are delivered; the others are read and passed over. batch: events at most at once.
-    longest_pause: seconds; what another process appends is seen after this time at the latest.
+    longest_pause: seconds; what another process appends is seen after this time at the latest. gather:
+    seconds between two looks at the log, at least, unless far behind.
     Raises CursorMismatch where the cursor is of another ledger or of a history that was rolled back.
     Where to go on after a restart is `cursor`: keep it in the transaction that keeps the effects.
     """
@@ -107,8 +113,10 @@ class Follower(Following[Recorded]):
         topics: Collection[str] | None = None,
         batch: int = 500,
         longest_pause: float = LONGEST_PAUSE,
+        gather: float = 0.0,
     ) -> None:
         super().__init__(ledger, after, batch, longest_pause)
+        self.gather = gather
         self.topics = None if topics is None else frozenset(topics)
 
     def poll(self) -> list[Recorded]:

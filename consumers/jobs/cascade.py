@@ -25,6 +25,10 @@ from ledger.jobs.job import JobCancelled
 from ..reactor import Answer, Reactor
 from .members import Members
 
+GATHER: Final = 0.02
+"""Seconds within which events gather: to look at the log for each would cost a worker as much as its jobs."""
+PAUSE: Final = 0.05
+"""Seconds between two looks at a log that stands still."""
 NAME: Final = "cascade"
 """The reactor's name, under which its position is kept."""
 PIECE: Final = 1000
@@ -39,7 +43,7 @@ TOPICS: Final = frozenset({"job.cancelled", *_FAILED, *_AGAIN})
 
 def cascade(ledger: Ledger) -> Reactor:
     """The reactor that cancels what hangs on jobs that are over."""
-    return Reactor(ledger, NAME, Cascade(ledger), topics=TOPICS)
+    return Reactor(ledger, NAME, Cascade(ledger), topics=TOPICS, longest_pause=PAUSE, gather=GATHER)
 
 
 class Fallen(NamedTuple):

@@ -23,6 +23,10 @@ from ledger.jobs.job import TERMINAL, JobFailed, JobSucceeded
 from ..reactor import Answer, Reactor
 from .members import FAILED, GOOD, Members, ended_as, place_of
 
+GATHER: Final = 0.02
+"""Seconds within which events gather: to look at the log for each would cost a worker as much as its jobs."""
+PAUSE: Final = 0.05
+"""Seconds between two looks at a log that stands still."""
 NAME: Final = "fan_in"
 """The reactor's name, under which its position is kept."""
 MOST: Final = 1_000_000
@@ -43,7 +47,7 @@ TOPICS: Final = frozenset(
 
 def fan_in(ledger: Ledger) -> Reactor:
     """The reactor that closes parents."""
-    return Reactor(ledger, NAME, FanIn(ledger), topics=TOPICS)
+    return Reactor(ledger, NAME, FanIn(ledger), topics=TOPICS, longest_pause=PAUSE, gather=GATHER)
 
 
 class Close(NamedTuple):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, Self
 
@@ -16,8 +18,13 @@ from projections.views.projector import Projector, views_named
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
 """Seconds until a service that ended with an error is begun anew; doubled each time that it ends at once."""
-LONGEST_WAIT: Final = 0.01
+LONGEST_WAIT: Final = 0.02
 """Seconds between two looks of the view `work` at a log that stands still: so much later a job begins."""
+
+GATHER: Final = 0.015
+"""Seconds between two batches of the view `work` under load: events by ones cost as much as by tens."""
+LISTED: Final = 0.25
+"""Seconds after which lists show what happened, at most, and what waits for it."""
 
 Act = Callable[[threading.Event], object]
 """Serves until the event is set; made anew for each beginning."""
@@ -64,22 +71,40 @@ class Service:
 
 
 class KeepingWork(Service):
-    """Keeps the view `work`, unless another projector does. position: where it stands."""
+    """Keeps the view `work`, unless another projector does; to be waited for with pipes: it moved."""
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__("projector", self._made)
         self.ledger = ledger
-        self._projector: Projector | None = None
+        self._news, self._tells = socket.socketpair()
+        for end in (self._news, self._tells):
+            end.setblocking(False)
 
-    @property
-    def position(self) -> int:
-        """The last event that is in the view, as this process knows."""
-        return 0 if self._projector is None else self._projector.positions.get("work", 0)
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._news.close()
+        self._tells.close()
+
+    def fileno(self) -> int:
+        """Of what can be read once the view moved."""
+        return self._news.fileno()
+
+    def seen(self) -> None:
+        """Note that it moved: from then on it is waited for anew."""
+        with suppress(BlockingIOError):
+            self._news.recv(4096)
+
+    def _moved(self, _view: str) -> None:
+        with suppress(OSError):  # full: it was told already; closed: nobody listens
+            self._tells.send(b".")
 
     def _made(self) -> Act:
         load()
-        self._projector = Projector(self.ledger, views_named(["work"]), longest_pause=LONGEST_WAIT)
-        return self._projector.run
+        views = views_named(["work"])
+        projector = Projector(
+            self.ledger, views, longest_pause=LONGEST_WAIT, gather=GATHER, moved=self._moved
+        )
+        return projector.run
 
 
 def serving(ledger: Ledger, lease_seconds: float) -> list[Service]:
@@ -104,7 +129,7 @@ def serving(ledger: Ledger, lease_seconds: float) -> list[Service]:
 def _listing(ledger: Ledger) -> Act:
     """Keeps the view `jobs`, which lists of jobs ask."""
     load()
-    return Projector(ledger, views_named(["jobs"])).run
+    return Projector(ledger, views_named(["jobs"]), longest_pause=LISTED, gather=LISTED).run
 
 
 def _of(module: str, name: str) -> Any:

@@ -40,10 +40,8 @@ GRACE: Final = 10.0
 DRAIN: Final = 30.0
 """Seconds that a worker which was told to end waits for what runs (spec S1-32)."""
 FIRST_PAUSE: Final = 0.002
-LONGEST_PAUSE: Final = 0.04
-"""Seconds between two looks for work, when there was none."""
-LOOK: Final = 0.004
-"""Seconds between two looks whether the view, where this process keeps it, has moved: there may be work."""
+LONGEST_PAUSE: Final = 0.1
+"""Seconds between two looks for work, when there was none and the view did not move: some may be due."""
 AWAY: Final = 0.2
 """Seconds between two attempts at a server that is away; less where the view moves or an operation ends."""
 _AWAY: Final = (ServerUnavailable, AppendUncertain, LedgerBusy, StorageFull, SchemaMismatch)
@@ -96,7 +94,6 @@ class Worker:
         self._lost: dict[str, Seen] = {}
         self._told: dict[Slot, tuple[Task, float]] = {}
         self._view: KeepingWork | None = None
-        self._seen = 0
         self._said = ""
 
     def run(self, stop: threading.Event | None = None) -> bool:
@@ -164,14 +161,11 @@ class Worker:
 
     def _rest(self, seconds: float) -> bool:
         """Wait until a task says something, or the view moved; False where the time is over without."""
-        pipes, deadline = [slot.pipe for slot in self.slots], time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            if wait(pipes, min(left, LOOK)):
-                return True
-            if self._view is not None and self._view.position != self._seen:
-                self._seen = self._view.position
-                return True
-        return False
+        view: list[Any] = [] if self._view is None else [self._view]
+        ready = wait([*(slot.pipe for slot in self.slots), *view], seconds)
+        if self._view is not None and view[0] in ready:
+            self._view.seen()
+        return bool(ready)
 
     def _came(self) -> None:
         """What came of tasks is to be recorded."""

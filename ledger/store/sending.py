@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from struct import Struct
 from typing import Any
 
@@ -32,6 +31,14 @@ _ROW = 3 * _INT
 """Where the first value of a record begins."""
 _TEXTS = [0] * 10
 _FORMATS = [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]  # bytes as they are, all else as text
+_MANY_FORMATS = [0] * 11 + [1]
+_OUTCOME = slice(3 * _INT, 3 * _INT + 8)
+_DONE = (b"recorded", b"repeated")
+_MANY = Struct(">iiqiiqii20x")
+"""What follows such an outcome: first position and time, and an array's type, size and header."""
+_BEFORE = Struct(">4xq")
+_NUL = "\x00"
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def send(
@@ -128,12 +135,16 @@ def _check_texts(values: Sequence[Any]) -> None:
     """Refuse what libpq cannot send as text: it would end at a NUL, and the rest be lost."""
     texts = [value for value in values if value is not None and not isinstance(value, bytes)]
     try:
-        if "\x00" not in "".join(texts):
+        if _NUL not in "".join(texts):
             return
     except TypeError:
         pass
-    wrong = next(value for value in texts if not isinstance(value, str) or "\x00" in value)
-    raise BadInput(f"{shown(wrong)} in an event must be text without NUL, which PostgreSQL cannot store")
+    raise _not_text(texts)
+
+
+def _not_text(values: Sequence[Any]) -> BadInput:
+    wrong = next(v for v in values if v is not None and (not isinstance(v, str) or _NUL in v))
+    return BadInput(f"{shown(wrong)} in an event must be text without NUL, which PostgreSQL cannot store")
 
 
 def _send_many(
@@ -145,22 +156,46 @@ def _send_many(
     order: Sequence[int] | None,
 ) -> Appended:
     ordered = sorted(given, key=lambda a: a.stream.encode())
-    place = _places(ordered)
-    queues = [iter([(place[a.stream], nth, body) for nth, body in enumerate(a.events, 1)]) for a in given]
-    bodies = [next(queues[i]) for i in order] if order is not None else [*chain(*queues)]
-    parameters = (
-        json.dumps([_spec(append) for append in ordered]),
-        [append.state for append in ordered],
-        *_columns(bodies),
-        meta,
-        command,
-        digest_of(ordered) if command else None,
-    )
-    outcome, first, at, before, *found = _row(connection, statements.text("append_many", schema), parameters)
+    texts, raws, rest = _arrays(given, ordered, order, meta, command)
+    digest = digest_of(ordered) if command else None
+    if raws is None and isinstance(connection, Line) and connection.pgconn.transaction_status == _IDLE:
+        raw = [None if value is None else value.encode() for value in (*texts, None, *rest)]
+        statement = statements.numbered("append_many", schema)
+        row = _many(connection.call(b"append_many", statement, [*raw, digest], _MANY_FORMATS))
+    else:
+        (row,) = _row(connection, statements.text("append_many", schema), (*texts, raws, *rest, digest))
+    outcome, first, at, before, *found = row
     if outcome in ("recorded", "repeated"):
         after = versions_after(ordered, before)
-        return Appended(first, first + len(bodies) - 1, at.astimezone(UTC), after, outcome == "repeated")
+        last = first + sum([len(append.events) for append in ordered]) - 1
+        return Appended(first, last, at.astimezone(UTC), after, outcome == "repeated")
     raise _refusal(outcome, {append.stream: append for append in ordered}, command, *found)
+
+
+def _many(row: bytes) -> tuple[Any, ...]:
+    """The columns of a record of append_many."""
+    if (outcome := row[_OUTCOME]) in _DONE:
+        _, _, first, _, _, micros, _, size = _MANY.unpack_from(row, _OUTCOME.stop)
+        array = row[_OUTCOME.stop + _MANY.size :][: size - 20]
+        before = [version for (version,) in _BEFORE.iter_unpack(array)]
+        return outcome.decode(), first, _EPOCH + timedelta(microseconds=micros), before
+    columns: list[bytes | None] = []
+    place = _INT
+    for _ in range(8):
+        size = int.from_bytes(row[place + _INT : place + 2 * _INT], "big", signed=True)
+        place += 2 * _INT
+        columns.append(None if size < 0 else row[place : place + size])
+        place += max(size, 0)
+    word, _, _, _, stream, version, status, token = columns
+    return _text(word), None, None, None, _text(stream), _number(version), _text(status), _number(token)
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+def _number(value: bytes | None) -> int | None:
+    return None if value is None else int.from_bytes(value, "big", signed=True)
 
 
 def _refusal(
@@ -185,14 +220,19 @@ def _refusal(
 
 
 def _spec(append: Append) -> dict[str, Any]:
-    spec: dict[str, Any] = {
-        "stream": append.stream, "expected": append.expected_number, "head": append.head,
-        "count": len(append.events), "status": append.status, "base": append.base,
-        "schema": append.state_schema, "set_token": append.set_token,
-    }  # fmt: skip
-    if isinstance(append.expected, Guard):
-        wanted = append.expected.statuses
-        spec |= {"wanted": None if wanted is None else sorted(wanted), "token": append.expected.token}
+    """What append_many reads of it, without what is null."""
+    stream, events, expected, status, state, base, schema, token, head = append
+    spec = {"stream": stream, "expected": append.expected_number, "head": head, "count": len(events)}
+    if status is not None:
+        spec["status"] = status
+    if state is not None:
+        spec |= {"base": base, "schema": schema}
+    if token is not None:
+        spec["set_token"] = token
+    if isinstance(expected, Guard):
+        spec["token"] = expected.token
+        if expected.statuses is not None:
+            spec["wanted"] = sorted(expected.statuses)
     return spec
 
 
@@ -204,21 +244,60 @@ def _places(ordered: Sequence[Append]) -> dict[str, int]:
     return place
 
 
-def _columns(bodies: Sequence[tuple[int, int, Body]]) -> tuple[list[Any] | None, ...]:
-    """The events as arrays: of, nth, topic, schema, data, raw, meta."""
-    if not bodies:
+def _arrays(
+    given: Sequence[Append],
+    ordered: Sequence[Append],
+    order: Sequence[int] | None,
+    meta: str,
+    command: str | None,
+) -> tuple[tuple[str | None, ...], list[bytes | None] | None, tuple[str | None, ...]]:
+    """What append_many is given: what comes before the bytes, those, and what comes after them."""
+    rows = _events(given, _places(ordered), order)
+    of, nth, bodies = zip(*rows, strict=True)
+    topics, schemas, datas, raws, metas = zip(*bodies, strict=True)
+    texts = (
+        _ENCODE([_spec(append) for append in ordered]), _texts([append.state for append in ordered]),
+        _integers(of), _integers(nth), _texts(topics), _integers(schemas), _texts(datas),
+    )  # fmt: skip
+    rest = (_texts(metas), meta, command)
+    _check_texts(rest)
+    return texts, None if raws.count(None) == len(raws) else [*raws], rest
+
+
+def _events(
+    given: Sequence[Append], place: dict[str, int], order: Sequence[int] | None
+) -> list[tuple[int, int, Body]]:
+    """The events as positions ascend: the place of its stream, its place within that, and the event."""
+    queues = [[(place[a.stream], nth, body) for nth, body in enumerate(a.events, 1)] for a in given]
+    if not any(queues):
         raise BadInput("nothing to append: no stream has an event")
-    return (
-        [of for of, _, _ in bodies],
-        [nth for _, nth, _ in bodies],
-        [body.topic for _, _, body in bodies],
-        [body.schema for _, _, body in bodies],
-        _column([body.data for _, _, body in bodies]),
-        _column([body.raw for _, _, body in bodies]),
-        _column([body.meta for _, _, body in bodies]),
-    )
+    if order is None:
+        return [event for queue in queues for event in queue]
+    each = [iter(queue) for queue in queues]
+    return [next(each[i]) for i in order]
 
 
-def _column(values: list[Any]) -> list[Any] | None:
-    """None where no row has a value: an array of nulls has no element type of its own."""
-    return values if any(value is not None for value in values) else None
+def _texts(values: Sequence[str | None]) -> str | None:
+    """A text[] as PostgreSQL writes one; None where no row has a value. Raises BadInput for a NUL.
+
+    All at once, with NUL as what no text holds: before a comma it ends a text, before an N it is a null.
+    """
+    nulls = values.count(None)
+    if nulls == len(values):
+        return None
+    texts = [f"{_NUL}N" if value is None else value for value in values] if nulls else values
+    try:
+        joined = f"{_NUL},".join(texts)  # type: ignore[arg-type]
+    except TypeError:
+        raise _not_text(values) from None
+    if joined.count(_NUL) != len(values) - 1 + nulls:
+        raise _not_text(values)
+    if "\\" in joined:
+        joined = joined.replace("\\", "\\\\")
+    literal = '{"' + joined.replace('"', '\\"').replace(f"{_NUL},", '","') + '"}'
+    return literal.replace(f'"{_NUL}N"', "NULL") if nulls else literal
+
+
+def _integers(values: Sequence[int]) -> str:
+    """An integer[] as PostgreSQL writes one."""
+    return "{" + ",".join(map(str, values)) + "}"

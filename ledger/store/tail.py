@@ -107,7 +107,8 @@ class Wakeup:
             try:
                 while self._count == seen and not (stop and stop.is_set()):
                     left = deadline - time.monotonic()
-                    if left <= 0 or not self._condition.wait(min(left, 0.05)):
+                    if left <= 0:
                         return
+                    self._condition.wait(min(left, 0.05))  # and look whether `stop` is set
             finally:
                 self._waiting -= 1

@@ -34,8 +34,14 @@ def query(
 ) -> list[tuple[Any, ...]]:
     """The rows of a named statement; none of one that has no rows."""
     cursor = psycopg.Cursor(connection, row_factory=tuple_row)
-    cursor.execute(statement(name, schema), parameters or None)
+    cursor.execute(_text(name, schema), parameters or None)
     return cursor.fetchall() if cursor.description else []
+
+
+@cache
+def _text(name: str, schema: str) -> bytes:
+    """A statement as bytes: what psycopg would make of it at every call."""
+    return statement(name, schema).as_bytes()
 
 
 @cache

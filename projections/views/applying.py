@@ -60,7 +60,7 @@ class Applier:
         self.parked, self.live, self._prepared = 0, not copy.building, False
         self._names = shelf.names(view, copy.number)
         self._batch = feed or relation(self.schema, view, copy.number)
-        self._texts: dict[str, sql.Composed] = {}
+        self._texts: dict[str, bytes] = {}
 
     def apply(self, after: int, upto: int, many: int, **more: Any) -> None:
         """Apply what lies between two positions, and move the copy, in one transaction.
@@ -144,11 +144,11 @@ class Applier:
             )
         return statements
 
-    def _text(self, statement: Statement) -> sql.Composed:
+    def _text(self, statement: Statement) -> bytes:
         text = self._texts.get(statement.text)
         if text is None:
             try:
-                text = filled(statement.text, {"batch": self._batch, **self._names})
+                text = filled(statement.text, {"batch": self._batch, **self._names}).as_bytes()
             except (TypeError, ValueError) as error:
                 raise ViewFailed(self.view.name, str(error)) from error
             if len(self._texts) < MOST_TEXTS:

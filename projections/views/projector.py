@@ -50,7 +50,9 @@ class Projector:
 
     views: those of this process where none are given. most: events at once. again: seconds after which a view
     that could not be followed is tried once more. longest_pause: seconds; what another process appends is
-    seen after this time at the latest. Any number of projectors may run; each event is applied once.
+    seen after this time at the latest. gather: seconds between two batches of views that are up to date.
+    moved: called with the name of each view that moved. Any number of projectors may run; each event is
+    applied once.
 
     positions: where each view stands. applied: how many events were looked at for each. stopped: the views
     that cannot be followed, by name, each with its error (DefinitionChanged, ViewFailed); the others go on.
@@ -64,8 +66,10 @@ class Projector:
         most: int = MOST,
         again: float = AGAIN,
         longest_pause: float = LONGEST_PAUSE,
+        gather: float = GATHER,
+        moved: Callable[[str], None] = lambda view: None,
     ) -> None:
-        self.longest_pause = longest_pause
+        self.longest_pause, self.gather, self.moved = longest_pause, gather, moved
         self.ledger, self.views = ledger, views_named() if views is None else list(views)
         self.most, self.again = most, again
         self.stopped: dict[str, LedgerError] = {}
@@ -213,7 +217,7 @@ class Projector:
             if any(moved):
                 pause = FIRST_PAUSE
                 if all(lane.limit == LEAST for lane in lanes):  # up to date: let some events gather
-                    stop.wait(GATHER)
+                    stop.wait(self.gather)
                 continue
             self.ledger.wakeup.wait(seen, pause, stop)
             pause = min(pause * 2, self.longest_pause)
@@ -230,7 +234,7 @@ class Projector:
         name = lane.view.name
         if name in self.stopped and time.monotonic() < self._due[name]:
             return False
-        before = lane.applied
+        before, place = lane.applied, self.positions.get(name)
         try:
             moved = act()
         except (DefinitionChanged, ViewFailed) as error:
@@ -244,6 +248,8 @@ class Projector:
             self._seen[name] = max(lane.seen, lane.position)
             self.applied[name] += lane.applied - before
             self._moved.notify_all()
+        if lane.position != place:
+            self.moved(name)
         return moved
 
     def _stops(self, lane: Lane, error: LedgerError) -> None:
