@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from json import JSONEncoder
@@ -90,10 +90,11 @@ def _number(state: float) -> str:
     return float.__repr__(state + 0.0) if -1e16 < state < 1e16 else canon.number(state)
 
 
-def _moment(state: datetime) -> str:
-    if state.tzinfo is not UTC and state.utcoffset() != _NO_OFFSET:
-        state = state.astimezone(UTC)
-    return f'"{state.isoformat(timespec="microseconds")[:-6]}Z"'  # without its +00:00
+def _moment(at: datetime) -> str:
+    """By hand in half of the time that `isoformat` takes."""
+    if at.tzinfo is not UTC:
+        at = at.astimezone(UTC)
+    return _MOMENT % (at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond)
 
 
 class _Ways(dict[type[Any], Callable[[Any], str]]):
@@ -120,13 +121,11 @@ def _dumper_of(kind: type[Any]) -> Callable[[Any], str]:
         for name in _kept(kind)
     ]
     scope: dict[str, Any] = {"text": encode_basestring, "ways": _WAYS}
-    exec(
-        f'def dumped(state): return f"""{{{{{",".join(parts)}}}}}"""', scope
-    )  # names of fields are identifiers
+    exec(f'def dumped(state): return f"""{{{{{",".join(parts)}}}}}"""', scope)  # names are identifiers
     return scope["dumped"]  # type: ignore[no-any-return]
 
 
-_NO_OFFSET = timedelta(0)
+_MOMENT = '"%04d-%02d-%02dT%02d:%02d:%02d.%06dZ"'
 _OTHERWISE = (float, int, Enum, str, datetime, Mapping, tuple, list, frozenset, set)
 """What is dumped as that, even if it is a dataclass."""
 
@@ -194,7 +193,10 @@ def _stamped(value: Any, at: datetime) -> Any:
         case Mapping():
             if _LEAVES.issuperset(map(type, value.values())):
                 return value
-            return type(value)({key: _stamped(item, at) for key, item in value.items()})  # type: ignore[call-arg]
+            changes = {key: _stamped(item, at) for key, item in value.items()}
+            if all(map(is_, changes.values(), value.values())):
+                return value
+            return type(value)(changes)  # type: ignore[call-arg]
         case _:
             return stamped(value, at) if dataclasses.is_dataclass(value) else value
 

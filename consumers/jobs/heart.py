@@ -20,6 +20,7 @@ class Heart:
     """Renews leases; `lost` is told of each claim that turned out to be over.
 
     held: the claims; figures: what the worker says of itself at each beat. seconds: how long a lease holds.
+    also: what else is done at each.
     """
 
     def __init__(
@@ -31,9 +32,10 @@ class Heart:
         *,
         seconds: float,
         figures: Callable[[], dict[str, Any]],
+        also: Callable[[], None] | None = None,
     ) -> None:
         self.leases, self.worker, self.held, self.lost = Leases(ledger), worker, held, lost
-        self.seconds, self.figures = seconds, figures
+        self.seconds, self.figures, self.also = seconds, figures, also
         self.every = min(seconds / 3, BEAT)
         self._stop, self._now = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"heart of {worker}", daemon=True)
@@ -59,6 +61,8 @@ class Heart:
     def beat(self) -> None:
         """Renew once. Raises ServerUnavailable."""
         self.leases.greet(self.worker, **self.figures())
+        if self.also is not None:
+            self.also()
         for seen in self.leases.renew(self.worker, self.held(), self.seconds):
             if not seen.holds:
                 self.lost(seen)

@@ -15,6 +15,8 @@ from ledger import Ledger
 from projections.shipped import load
 from projections.views.projector import Projector, views_named
 
+from .election import Election
+
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
 """Seconds until a service that ended with an error is begun anew; doubled each time that it ends at once."""
@@ -35,11 +37,12 @@ _log = logging.getLogger(__name__)
 class Service:
     """Something that runs in a thread for ever: an error is logged, and it is begun anew.
 
-    begun: how often. error: the last one.
+    election: it runs only where and as long as this worker is elected; always without one. begun: how often.
+    error: the last one.
     """
 
-    def __init__(self, name: str, make: Callable[[], Act]) -> None:
-        self.name, self.make = name, make
+    def __init__(self, name: str, make: Callable[[], Act], election: Election | None = None) -> None:
+        self.name, self.make, self.election = name, make, election
         self.begun = 0
         self.error: BaseException | None = None
         self._stop = threading.Event()
@@ -55,11 +58,11 @@ class Service:
 
     def _run(self) -> None:
         pause = FIRST_PAUSE
-        while not self._stop.is_set():
+        while (ending := self._wanted()) is not None:
             self.begun += 1
             began = time.monotonic()
             try:
-                self.make()(self._stop)
+                self.make()(ending)
             except BaseException as error:
                 self.error = error
                 if time.monotonic() > began + LONGEST_PAUSE:
@@ -68,6 +71,12 @@ class Service:
             if self._stop.wait(pause):
                 return
             pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _wanted(self) -> threading.Event | None:
+        """Wait until it shall run: what is set when it shall not any more; None at the end."""
+        if self.election is not None:
+            return self.election.term(self._stop)
+        return None if self._stop.is_set() else self._stop
 
 
 class KeepingWork(Service):
@@ -107,22 +116,23 @@ class KeepingWork(Service):
         return projector.run
 
 
-def serving(ledger: Ledger, lease_seconds: float) -> list[Service]:
+def serving(ledger: Ledger, lease_seconds: float, election: Election | None = None) -> list[Service]:
     """What closes parents (fan_in), passes cancels on (cascade), submits on schedule, rescues, keeps lists.
 
-    What rescues looks as often as leases of `lease_seconds` are worth it, and at least every five seconds.
+    With an election only the elected worker runs them, but for what rescues: that all do, as often as leases
+    of `lease_seconds` are worth it, and at least every five seconds.
     """
 
     def answering(module: str) -> Service:
-        return Service(module, lambda: _of(module, module)(ledger).run)
+        return Service(module, lambda: _of(module, module)(ledger).run, election)
 
-    def running(module: str, name: str, **given: Any) -> Service:
-        return Service(module, lambda: _of(module, name)(ledger, **given).run)
-
+    every = min(5.0, lease_seconds / 3)
     return [
-        answering("fan_in"), answering("cascade"), running("scheduler", "Scheduler"),
-        running("reaper", "Reaper", every=min(5.0, lease_seconds / 3)),
-        Service("jobs", lambda: _listing(ledger)),
+        answering("fan_in"),
+        answering("cascade"),
+        Service("scheduler", lambda: _of("scheduler", "Scheduler")(ledger).run, election),
+        Service("reaper", lambda: _of("reaper", "Reaper")(ledger, every=every).run),
+        Service("jobs", lambda: _listing(ledger), election),
     ]  # fmt: skip
 
 

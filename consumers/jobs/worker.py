@@ -25,6 +25,7 @@ from ledger.errors import AppendUncertain, LedgerBusy, StorageFull
 from ledger.jobs import OpenBatch, OpenWork
 from ledger.store.leases import Held, Leases, Seen
 
+from .election import Election
 from .heart import Heart
 from .messages import Stopped, Task
 from .operation import registry_at
@@ -104,13 +105,18 @@ class Worker:
         """
         stopped = stop or threading.Event()
         with ExitStack() as stack:
+            stands = None
             if self.projecting:
                 self._view = stack.enter_context(KeepingWork(self.ledger))
-            for service in serving(self.ledger, self.lease_seconds) if self.serves else []:
-                stack.enter_context(service)
+            if self.serves:
+                election = Election(Leases(self.ledger), self.name, self.lease_seconds)
+                for service in serving(self.ledger, self.lease_seconds, election):
+                    stack.enter_context(service)
+                stack.callback(election.resign)
+                stands = election.stand
             heart = Heart(
                 self.ledger, self.name, self._held, self._is_lost,
-                seconds=self.lease_seconds, figures=self._figures,
+                seconds=self.lease_seconds, figures=self._figures, also=stands,
             )  # fmt: skip
             stack.callback(heart.stop)
             self._open_slots(stack)

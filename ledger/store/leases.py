@@ -115,6 +115,14 @@ class Leases:
         """Take out workers of which nothing was heard for so long; how many."""
         return len(self._ask("forget_workers", seconds=seconds))
 
+    def elect(self, what: str, worker: str, seconds: float) -> bool:
+        """Whether this worker is the one that runs `what`, for so many seconds more."""
+        return bool(self._ask("elect", what=what, worker=worker, seconds=seconds))
+
+    def resign(self, what: str, worker: str) -> None:
+        """Leave it to another."""
+        self._ask("resign", what=what, worker=worker)
+
     def workers(self) -> list[Worker]:
         """The workers that say that they are there."""
         return [Worker(*row) for row in self._ask("workers")]

@@ -21,6 +21,7 @@ Connection = psycopg.Connection[Any]
 OLDER = """
     SET LOCAL ROLE ledger_owner; SET LOCAL search_path = ledger;
     DROP TABLE readers; DROP FUNCTION keep_position; DROP FUNCTION forget_position;
+    DROP TABLE leases, workers, rates, elections;
     DROP TABLE view_parked, view_copies, views, moves, sets, level_facts, levels;
     DELETE FROM migrations WHERE number > 1;
 """

@@ -20,6 +20,7 @@ from psycopg import sql
 
 import ledger
 from ledger import Ledger, Recorded, ServerUnavailable
+from ledger.jobs import Jobs
 from ledger.store.embedded import Embedded, throwaway
 from ledger.store.install import init
 from projections.shipped import load
@@ -236,11 +237,16 @@ def test_all_that_is_derived_can_be_dropped_and_comes_back_the_same(
     log: Ledger, admin_dsn: str, connection: Connection
 ) -> None:
     from tests.benchmarks.mixed_log import fill
+    from tests.jobs.history import history, record
 
     fill(log, 3000, writers=1)
+    chance = random.Random(8)
+    record(log, history(chance, jobs=30), chance)
+    Jobs(log).pause("q")
+    Jobs(log).limit("embed", concurrency=2)
     Projector(log).catch_up()
     before = everything(connection)
-    assert all(before.values())
+    assert all(before.values()), [table for table, rows in before.items() if not rows]
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
         admin.execute(
             "TRUNCATE ledger.views, ledger.view_copies, ledger.view_parked, ledger.heads, ledger.commands"

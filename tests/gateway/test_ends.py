@@ -38,7 +38,10 @@ def every_error() -> list[type[Exception]]:
 
 def test_codes_are_what_they_always_were() -> None:
     first = {code.value: code.name for code in Code if code < 10}
-    assert first == {0: "FINE", 1: "REFUSED", 2: "MISUSE", 3: "NOT_FOUND", 4: "UNREACHABLE", 5: "CONFLICT"}
+    assert first == {
+        0: "FINE", 1: "REFUSED", 2: "MISUSE", 3: "NOT_FOUND", 4: "UNREACHABLE", 5: "CONFLICT",
+        6: "UNSUCCESSFUL", 7: "TIMED_OUT",
+    }  # fmt: skip
     assert (Code.INTERRUPTED, Code.READER_GONE, Code.TERMINATED) == (130, 141, 143)
     assert set(MEANING) == set(Code)
 
@@ -59,7 +62,8 @@ def test_each_error_has_its_code(kind: str, code: int) -> None:
 
 def test_no_error_is_without_a_code() -> None:
     codes = {code_of(kind.__new__(kind)) for kind in every_error()}
-    assert codes == {Code.REFUSED, Code.MISUSE, Code.NOT_FOUND, Code.UNREACHABLE, Code.CONFLICT}
+    known = {Code.REFUSED, Code.MISUSE, Code.NOT_FOUND, Code.UNREACHABLE, Code.CONFLICT, Code.UNSUCCESSFUL}
+    assert codes == known
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.views.lamps import lamps, rows, states_by_hand
 
 Pledger = Callable[..., Ended]
 Connection = psycopg.Connection[Any]
-VIEWS = ["activity", "in_state", "items", "progress"]
+VIEWS = ["activity", "in_state", "items", "jobs", "progress", "work"]
 
 
 def test_everything_is_rebuilt_and_told(pledger: Pledger, log: Ledger, connection: Connection) -> None:

@@ -25,7 +25,7 @@ Pledger = Callable[..., Ended]
 Start = Callable[..., subprocess.Popen[str]]
 Connection = psycopg.Connection[Any]
 MODULE = "tests.gateway.viewed"
-SHIPPED = ["activity", "in_state", "items", "progress"]
+SHIPPED = ["activity", "in_state", "items", "jobs", "progress", "work"]
 
 
 @pytest.fixture(autouse=True)

@@ -104,7 +104,7 @@ def test_a_lock_is_one_round_trip_and_nobody_waits_for_its_release(
         calls.clear()
         with service.open_strip("p", **IDS, strip_id=1_000):
             pass
-        assert calls == ["open_scope", "waits", "release_scope"]
+        assert calls == ["open_scope", "waits", "append_many", "waits", "release_scope"]
         calls.clear()
         strip.mark_completed()
     assert calls == ["append_one", "waits", "waits", "release_scopes"]  # 2nd: its answer is there

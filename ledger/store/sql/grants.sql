@@ -24,4 +24,4 @@ GRANT INSERT, UPDATE, DELETE ON {schema}.views, {schema}.view_copies, {schema}.v
 GRANT EXECUTE ON FUNCTION {schema}.keep_position, {schema}.forget_position TO {writer};
 GRANT SELECT, INSERT, UPDATE ON {schema}.tracking TO {writer};
 GRANT SELECT, INSERT ON {schema}.snapshots TO {writer};
-GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.leases, {schema}.workers, {schema}.rates TO {writer};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.leases, {schema}.workers, {schema}.rates, {schema}.elections TO {writer};

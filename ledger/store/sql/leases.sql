@@ -62,3 +62,15 @@ DELETE FROM {schema}.workers WHERE seen_at < clock_timestamp() - %(seconds)s * i
 SELECT worker, host, pid, queues, operations, slots, busy, draining, done, started_at, seen_at,
        extract(epoch FROM clock_timestamp() - seen_at)::double precision AS silent
   FROM {schema}.workers ORDER BY worker;
+
+-- name: elect
+-- Stand for what one is enough for; true for who has it now, for so many seconds more.
+INSERT INTO {schema}.elections AS e (until, name, worker)
+VALUES (clock_timestamp() + %(seconds)s * interval '1 second', %(what)s, %(worker)s)
+ON CONFLICT (name) DO UPDATE SET until = excluded.until, worker = excluded.worker
+ WHERE e.worker = excluded.worker OR e.until < clock_timestamp()
+RETURNING true;
+
+-- name: resign
+-- Leave it to another.
+DELETE FROM {schema}.elections WHERE name = %(what)s AND worker = %(worker)s RETURNING true;

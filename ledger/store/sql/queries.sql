@@ -29,9 +29,9 @@ SELECT (SELECT ROW({schema}.append_one(
   FROM (SELECT %s::text AS stream, %s::integer AS state_schema, %s::jsonb AS statuses, %s::text AS initial) w;
 
 -- name: append_many
--- Append events to one or many streams, all or nothing. One record; the arrays come as text, which is cheaper to write.
-SELECT {schema}.append_many(%s::jsonb, %s::text[], %s::integer[], %s::integer[], %s::text[], %s::smallint[], %s::text[],
-                            %b::bytea[], %s::text[], %s::jsonb, %s::text, %b::bytea);
+-- Append events to one or many streams, all or nothing. One record, as above.
+SELECT {schema}.append_many(%s::jsonb, %b::text[], %b::integer[], %b::integer[], %b::text[], %b::smallint[], %b::text[],
+                            %b::bytea[], %b::text[], %s::jsonb, %s::text, %b::bytea);
 
 -- name: open_head
 -- Version and state of a stream as one text, where its head was folded by this code and nothing came after it; 0 and

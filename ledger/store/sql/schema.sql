@@ -238,3 +238,10 @@ CREATE UNLOGGED TABLE rates (
     left_over double precision NOT NULL,
     operation text             COLLATE "C" PRIMARY KEY
 ) WITH (fillfactor = 50);
+
+-- Who of many runs what one is enough for, until when. Two at once do no harm, and none for a while neither.
+CREATE UNLOGGED TABLE elections (
+    until  timestamptz NOT NULL,
+    name   text        COLLATE "C" PRIMARY KEY,
+    worker text        COLLATE "C" NOT NULL
+) WITH (fillfactor = 50);

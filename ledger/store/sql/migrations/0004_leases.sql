@@ -32,6 +32,13 @@ CREATE UNLOGGED TABLE rates (
     operation text             COLLATE "C" PRIMARY KEY
 ) WITH (fillfactor = 50);
 
+-- Who of many runs what one is enough for, until when. Two at once do no harm, and none for a while neither.
+CREATE UNLOGGED TABLE elections (
+    until  timestamptz NOT NULL,
+    name   text        COLLATE "C" PRIMARY KEY,
+    worker text        COLLATE "C" NOT NULL
+) WITH (fillfactor = 50);
+
 -- Heads are mended with their lease tokens since.
 DROP FUNCTION IF EXISTS mend_heads(text[], bigint[], text[], boolean[], text[], bigint[], integer[], boolean[]);
 DROP FUNCTION IF EXISTS mend_head(text, bigint, text, boolean, jsonb, bigint, integer, boolean);
