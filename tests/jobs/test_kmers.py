@@ -141,6 +141,7 @@ def check_log(log: Ledger, found: dict[str, Any]) -> None:
         assert topics["batch.started"] >= 2
 
 
+@pytest.mark.slow  # the tutorial runs it, with one kill
 def test_workers_are_killed_and_every_batch_is_written_once(
     dsn: str, log: Ledger, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
