@@ -66,6 +66,7 @@ def test_a_ledger_that_is_not_there_is_said(demo: Callable[..., subprocess.Compl
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.slow  # four runs of the demo
 def test_a_run_is_not_mixed_with_another(
     demo: Callable[..., subprocess.CompletedProcess[str]], images: dict[str, list[Any]], tmp_path: Path
 ) -> None:

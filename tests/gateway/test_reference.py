@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from typing import Any
 
 import pytest
@@ -22,9 +23,15 @@ OF_A_PIPELINE = ("show", "reset", "mark", "plan", "report")
 HEAVY = ("ledger", "projections", "consumers", "psycopg", "pydantic", "rich", "eventsourcing")
 
 
+@cache
+def page() -> str:
+    """The page of the reference, made once."""
+    return reference()
+
+
 def test_the_reference_is_fresh() -> None:
     written = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
-    assert written == reference(), "write it anew: python -m gateway.reference > docs/reference/cli.md"
+    assert written == page(), "write it anew: python -m gateway.reference > docs/reference/cli.md"
 
 
 def test_these_are_the_commands() -> None:
@@ -44,7 +51,7 @@ def test_these_are_the_commands() -> None:
 
 
 def test_the_examples_of_the_help_are_code_in_the_reference() -> None:
-    text = reference()
+    text = page()
     assert "\b" not in text
     assert (
         "Examples:\n\n    pledger lsm plan brain_7 --strips-per-slice 4\n    pledger lsm plan brain_7\n\n"
@@ -55,7 +62,7 @@ def test_the_examples_of_the_help_are_code_in_the_reference() -> None:
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_is_helped_and_listed(name: str) -> None:
     command = COMMANDS[name]
-    text = reference()
+    text = page()
     assert command.help
     assert f"## {name}\n" in text
     assert "--json" in [option for parameter in command.params for option in parameter.opts]
@@ -71,7 +78,7 @@ def test_help_and_reference_have_every_exit_code() -> None:
     shown = CliRunner().invoke(app, ["--help"]).stdout
     for code, meaning in MEANING.items():
         assert f"{code.value}  {meaning}" in shown
-        assert f"| {code.value} | `{code.name}` | {meaning} |" in reference()
+        assert f"| {code.value} | `{code.name}` | {meaning} |" in page()
 
 
 @pytest.mark.parametrize("argument", ["--version", "--help"])
