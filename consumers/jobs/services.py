@@ -22,7 +22,6 @@ LONGEST_PAUSE: Final = 30.0
 """Seconds until a service that ended with an error is begun anew; doubled each time that it ends at once."""
 LONGEST_WAIT: Final = 0.02
 """Seconds between two looks of the view `work` at a log that stands still: so much later a job begins."""
-
 GATHER: Final = 0.015
 """Seconds between two batches of the view `work` under load: events by ones cost as much as by tens."""
 LISTED: Final = 0.25

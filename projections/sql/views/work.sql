@@ -133,8 +133,8 @@ DELETE FROM {work_limits} WHERE stream IN {streams};
 -- name: reads
 -- Take work for a worker: a lease on each of up to p_most pieces, the urgent and the old first. p_queues: from these, null
 -- from all. p_offered: only among these streams. p_released, p_tokens: leases of this worker that are over. One caller at a
--- time, so that limits are exact. A row says
--- that it may be claimed, unless its state says that it is not due `now`: the view may be behind. token: of the claim.
+-- time, so that limits are exact. A row says that it may be claimed, unless its state says that it is not due `now`: the view
+-- may be behind. token: of the claim.
 CREATE OR REPLACE FUNCTION {views}.take_work(
     p_worker text, p_seconds double precision, p_queues text[], p_most integer, p_released text[], p_tokens bigint[],
     p_offered text[] DEFAULT NULL)
@@ -228,6 +228,7 @@ BEGIN
     END IF;
     RETURN greatest(room, 0);
 END $$;
+
 -- What the bucket of an operation's rate holds at a time; null without a rate. It holds as many as may begin in the rate's
 -- time, and is filled evenly. Its row says what was left when something was taken last; without one it is full.
 CREATE OR REPLACE FUNCTION {views}.bucket_of(p_operation text, p_now timestamptz) RETURNS double precision LANGUAGE sql AS $$
