@@ -31,8 +31,12 @@ import tomllib
 ROOT = os.path.dirname(os.path.abspath(__file__))
 LOCK = os.path.join(ROOT, "requirements.lock")
 PROJECT = os.path.join(ROOT, "pyproject.toml")
+ENTRY = os.path.join(ROOT, "gateway", "cli", "entry.py")
 BENCHMARKS = os.path.join(ROOT, "tests", "benchmarks")
 DEMO = os.path.join(ROOT, "docs", "examples", "lsm_pipeline", "run.py")
+
+LONG_TESTS = ("faults", "docs", "demo")
+"""What `test --fast` leaves out."""
 
 VENV = os.path.join(ROOT, ".venv")
 PYTHON = os.path.join(VENV, "bin", "python")
@@ -47,10 +51,12 @@ usage: python3 dev.py COMMAND [ARGS]
 
   demo [ARGS]           run a real LSM pipeline on a real image (demo -h tells its options)
   test [PYTEST ARGS]    ruff, mypy, then pytest: what CI runs
+  test --fast           the same without tests of faults, docs and the demo
   test --slow [NAME] [--minutes N]
                         only the long campaigns: all, or those whose name matches NAME
   check                 ruff and mypy only
   bench [NAME] [ARGS]   a benchmark (bench NAME -h tells its options); without a NAME, the list of them
+  walk [--steps]        how many files and functions common calls go through
   lock [UV ARGS]        write requirements.lock anew from pyproject.toml (--upgrade: newest versions)
 
 The first command makes a virtual environment, .venv beside this file, from the hashes in
@@ -96,9 +102,12 @@ def digest(*paths):
 
 
 def wanted():
-    """What .venv must have been made from; only a change of the last line needs no whole new one."""
+    """What .venv must have been made from; only a change of the last line needs no whole new one.
+
+    All of the project is used where it lies, but for the entry of `pledger`, of which .venv has a copy.
+    """
     interpreter = "%s (%s)" % (sys.version.split()[0], os.path.realpath(BASE_PYTHON))
-    return [ROOT, interpreter, "lock " + digest(LOCK), "project " + digest(PROJECT)]
+    return [ROOT, interpreter, "lock " + digest(LOCK), "project " + digest(PROJECT, ENTRY)]
 
 
 def found():
@@ -198,6 +207,10 @@ def run(command, cwd=ROOT):
     env = dict(os.environ, VIRTUAL_ENV=VENV)
     env["PATH"] = os.path.join(VENV, "bin") + os.pathsep + env.get("PATH", os.defpath)
     env.pop("PYTHONHOME", None)
+    # Compiled modules are kept in .venv, also where the environment says to keep none: the tests start
+    # hundreds of processes, and each would compile all that it imports.
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    env["PYTHONPYCACHEPREFIX"] = os.path.join(VENV, "bytecode")
     sys.stdout.flush()
     signal.signal(signal.SIGINT, lambda *_: None)  # the terminal sends it to the child as well
     child = subprocess.Popen(command, cwd=cwd, env=env)
@@ -250,7 +263,15 @@ def test(args):
         if failed:
             note("the static checks failed; running the tests all the same")
         # The whole suite takes every processor; a part of it, or a debugger, takes one process.
-        return run([PYTHON, "-m", "pytest"] + (args or ["-n", "auto", "--dist", "worksteal"])) or failed
+        whole = ["-n", "auto", "--dist", "worksteal"]
+        if args == ["--fast"]:
+            args = whole + ["--ignore=tests/" + name for name in LONG_TESTS]
+        return run([PYTHON, "-m", "pytest"] + (args or whole)) or failed
+
+
+def walk(args):
+    with ready():
+        return run([PYTHON, "-m", "tests.house.walk"] + args)
 
 
 def campaign(args):
@@ -315,7 +336,7 @@ def borrowed_uv(folder):
     return os.path.join(folder, "bin", "uv")
 
 
-COMMANDS = {"demo": demo, "test": test, "check": check, "bench": bench, "lock": lock}
+COMMANDS = {"demo": demo, "test": test, "check": check, "bench": bench, "walk": walk, "lock": lock}
 
 
 def main(args):

@@ -9,7 +9,15 @@ versioning and kept in PostgreSQL.
             strip.mark_completed()
 """
 
-from .append import Append, Appended, Body
+from typing import TYPE_CHECKING
+
+from .domain.claimant import Claimant, claiming_for
+from .domain.domain import Domain
+from .domain.moves import Moves
+from .domain.names import split_name, stream_name
+from .domain.sets import Total, UnitSet
+from .domain.stream import Stream
+from .domain.topics import TopicStatus, Unknown
 from .errors import (
     AlreadyOpen,
     AppendUncertain,
@@ -19,12 +27,15 @@ from .errors import (
     BadInput,
     BadMetadata,
     BadName,
+    BadPayload,
+    BadTable,
     BeingBuilt,
     ClaimLost,
     CommandReused,
     CursorMismatch,
     DamagedLedger,
     DefinitionChanged,
+    DuplicateJob,
     EffectFailed,
     EventsMissing,
     GuardFailed,
@@ -32,6 +43,7 @@ from .errors import (
     InvalidCallback,
     InvalidState,
     InvalidTransition,
+    JobUnsuccessful,
     LedgerBusy,
     LedgerError,
     LockLost,
@@ -47,25 +59,38 @@ from .errors import (
     StorageFull,
     StreamConflict,
     StreamNotFound,
+    TablesMissing,
     TransitionConflict,
     TransitionFailed,
     UnknownFlag,
     UnknownMachine,
+    UnknownOperation,
     UnknownTopic,
     UnknownView,
+    UnreadableEvent,
     ViewFailed,
     ViewsDiffer,
+    WorkStopped,
     WrongIdent,
 )
-from .event import Event, Unknown
-from .expected import ANY, EXISTS, NEW, Exact, Expected, Guard
-from .moves import Moves
-from .names import split_name, stream_name
-from .recorded import Meta, Recorded, acting
-from .store.cursor import Cursor
-from .store.ledger import Ledger, connect
-from .store.locks import NO_LOCKS, AdvisoryLocks, Held, Locks
-from .stream import Stream
+from .lazy import lazily
+from .log.announce import announce_statuses
+from .log.append import ANY, EXISTS, NEW, Append, Appended, Body, Exact, Expected, Guard
+from .log.append_from import Choices, Chosen
+from .log.cursor import Cursor
+from .log.ledger import Ledger, connect
+from .log.recorded import Meta, Recorded, acting
+from .log.retry import retry_conflicts
+from .log.scope_locks import NO_LOCKS, AdvisoryLocks, HeldLock, Locks
+
+if TYPE_CHECKING:
+    from .domain.event import Event
+    from .jobs.leases import Leases
+    from .log.readers import Positions
+else:  # pydantic, of which a look at the log needs nothing
+    __getattr__ = lazily(
+        __name__, {"domain.event": "Event", "jobs.leases": "Leases", "log.readers": "Positions"}
+    )
 
 __all__ = [
     "ANY",
@@ -80,14 +105,21 @@ __all__ = [
     "BadInput",
     "BadMetadata",
     "BadName",
+    "BadPayload",
+    "BadTable",
     "BeingBuilt",
     "Body",
+    "Choices",
+    "Chosen",
     "ClaimLost",
+    "Claimant",
     "CommandReused",
     "Cursor",
     "CursorMismatch",
     "DamagedLedger",
     "DefinitionChanged",
+    "Domain",
+    "DuplicateJob",
     "EXISTS",
     "EffectFailed",
     "Event",
@@ -97,10 +129,12 @@ __all__ = [
     "Guard",
     "GuardFailed",
     "GuardRefused",
-    "Held",
+    "HeldLock",
     "InvalidCallback",
     "InvalidState",
     "InvalidTransition",
+    "JobUnsuccessful",
+    "Leases",
     "Ledger",
     "LedgerBusy",
     "LedgerError",
@@ -113,6 +147,7 @@ __all__ = [
     "NEW",
     "NO_LOCKS",
     "NoPermission",
+    "Positions",
     "ReactionFailed",
     "ReadOnly",
     "Recorded",
@@ -124,18 +159,28 @@ __all__ = [
     "Stream",
     "StreamConflict",
     "StreamNotFound",
+    "TablesMissing",
+    "TopicStatus",
+    "Total",
     "TransitionConflict",
     "TransitionFailed",
+    "UnitSet",
     "Unknown",
     "UnknownFlag",
     "UnknownMachine",
+    "UnknownOperation",
     "UnknownTopic",
     "UnknownView",
+    "UnreadableEvent",
     "ViewFailed",
     "ViewsDiffer",
+    "WorkStopped",
     "WrongIdent",
     "acting",
+    "announce_statuses",
+    "claiming_for",
     "connect",
+    "retry_conflicts",
     "split_name",
     "stream_name",
 ]

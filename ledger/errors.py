@@ -5,47 +5,49 @@ LedgerError
 ├── BadInput                 what was given can never be recorded; nothing was sent
 │   ├── BadName              a stream name, key part, topic or id that cannot be used
 │   ├── BadBody              a body that PostgreSQL would change or refuse
-│   ├── BadFile              a file to import that is not what it should be; says where
+│   ├── BadFile              a file to import that is malformed; names the place
 │   ├── UnknownTopic         no class of this process records under this topic
 │   ├── UnknownFlag          an item of this level has no such flag
 │   ├── UnknownView          no class of this process declares a view of this name
 │   ├── UnknownMachine       no machine of this name is defined
 │   ├── BadDefinition        a machine's table contradicts itself
-│   │   ├── InvalidState     no such state, or two that begin
+│   │   ├── InvalidState     no such state, or two initial states
 │   │   ├── InvalidTransition       no such transition in the table
-│   │   ├── InvalidCallback  what shall be called cannot be called
+│   │   ├── InvalidCallback  a callback cannot be called
 │   │   └── StateConstantConflict   two states that are written the same in upper case
 │   ├── UnknownOperation     no operation is registered under this name
 │   ├── BadPayload           a payload does not fit the model of its operation
-│   ├── BadMetadata          what was said with a move does not fit the model of the transition
+│   ├── BadMetadata          the metadata of a move does not fit the model of the transition
 │   └── WrongIdent           an ident of another kind than the one that is needed here
-├── Refused                  the ledger understood and says no; nothing was stored
-│   ├── MoveNotAllowed       the rule of the domain says no
-│   │   └── TransitionFailed the state is no successor of the present one
-│   ├── GuardRefused         a guard of a machine says no
+├── Refused                  the ledger refused a valid request; nothing was stored
+│   ├── MoveNotAllowed       the domain does not allow this move
+│   │   └── TransitionFailed the machine has no transition from the present state to that one
+│   ├── GuardRefused         a guard of a machine refused the move
 │   ├── BadTable             a table of transitions of another system contradicts itself
 │   ├── StreamConflict       another writer came first: load again and decide again
 │   │   └── TransitionConflict      somebody else moved the object first
-│   ├── GuardFailed          status or lease token is not what the guard wants
+│   ├── GuardFailed          status or lease token is not what the guard requires
 │   ├── CommandReused        this command id already recorded something else
 │   ├── EffectFailed         a registered inline effect raised; the append is undone
 │   ├── AlreadyOpen          this stream is open in this scope already
-│   ├── BeingBuilt           somebody else is building this view just now
+│   ├── BeingBuilt           another process is building this view
 │   ├── DefinitionChanged    the view was built by another definition: rebuild it
-│   ├── EventsMissing        events before those that were handed in are not in the view yet
+│   ├── EventsMissing        the view lacks events before those that were handed in
 │   ├── ViewsDiffer          the rebuilt view differs from the live one by more than was allowed
-│   ├── ClaimLost            work was taken over, ended or undone before it came to its end
-│   │   └── WorkStopped      the job was cancelled or its lease lost: the operation shall stop
+│   ├── ClaimLost            the work was taken over, ended or undone before it finished
+│   │   └── WorkStopped      the job was cancelled or its lease lost: the operation must stop
 │   ├── DuplicateJob         a job with the same deduplication key is queued or running
 │   └── LockLost             the lock of a scope was lost, and others may have changed what it read
-├── JobUnsuccessful          a job whose result is asked for did not succeed
+├── JobUnsuccessful          a job whose result was requested did not succeed
 ├── StreamNotFound           nothing is recorded under this name
+├── UnreadableEvent          an event does not match its topic, or cannot be applied to its stream's state
 ├── CursorMismatch           the cursor is of another ledger, or of a history that was rolled back
-├── ReactionFailed           a reactor stopped before an event, because what it does on it failed
+├── ReactionFailed           a reactor stopped before an event, because its reaction failed
 ├── ViewFailed               a view cannot be followed or built, because its own statements fail
+│   └── TablesMissing        tables of a view are missing: rebuild it
 ├── SchemaMismatch           the database and this code do not fit; run `pledger init`
 ├── DamagedLedger            the database contradicts itself; nothing more is appended
-└── ServerUnavailable        the server cannot be used just now
+└── ServerUnavailable        the server cannot be used at the moment
     ├── AppendUncertain      the connection broke during an append without a command id
     ├── LedgerBusy           no connection, lock or answer within the time allowed
     │   └── LockTimeout      a scope that is open elsewhere did not end within the time allowed
@@ -61,10 +63,10 @@ from typing import Any
 
 
 class LedgerError(Exception):
-    """Base of them all: catch this to catch every refusal of the ledger."""
+    """Base class of all errors of the ledger."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as what it says and holds: a process pool hands errors back."""
+        """Pickle the message and the attributes, so that a process pool can return errors."""
         return _unpickled, (type(self), self.args), self.__dict__
 
 
@@ -85,7 +87,7 @@ class BadName(BadInput):
 
 
 class BadBody(BadInput):
-    """A body that PostgreSQL would change or refuse; `path` says where in it."""
+    """A body that PostgreSQL would change or refuse; `path` is the place in it."""
 
     def __init__(self, wrong: str, path: str = "") -> None:
         super().__init__(f"{_clipped(path)}: {wrong}" if path else wrong)
@@ -93,7 +95,7 @@ class BadBody(BadInput):
 
 
 class BadFile(BadInput):
-    """A file to import that is not what it should be; `place` says where in it."""
+    """A file to import that is malformed; `place` is the place in it."""
 
     def __init__(self, file: str, place: str, wrong: str) -> None:
         super().__init__(f"{file}, {place}: {wrong}" if place else f"{file}: {wrong}")
@@ -143,7 +145,7 @@ class BadDefinition(BadInput):
 
 
 class InvalidState(BadDefinition):
-    """No such state, or two that begin."""
+    """No such state, or two initial states."""
 
 
 class InvalidTransition(BadDefinition):
@@ -151,7 +153,7 @@ class InvalidTransition(BadDefinition):
 
 
 class InvalidCallback(BadDefinition):
-    """What shall be called cannot be called."""
+    """A callback cannot be called."""
 
 
 class StateConstantConflict(BadDefinition):
@@ -186,7 +188,7 @@ class BadPayload(BadInput):
 
 
 class BadMetadata(BadInput):
-    """What was said with a move does not fit the model of the transition."""
+    """The metadata of a move does not fit the model of the transition."""
 
     def __init__(self, from_state: str | None, to_state: str, model: str, wrong: Iterable[str]) -> None:
         self.from_state, self.to_state, self.model, self.wrong = from_state, to_state, model, tuple(wrong)
@@ -201,11 +203,11 @@ class WrongIdent(BadInput, TypeError):
 
 
 class Refused(LedgerError):
-    """The ledger understood and says no; nothing was stored."""
+    """The ledger refused a valid request; nothing was stored."""
 
 
 class MoveNotAllowed(Refused):
-    """The machine of the domain has no such move."""
+    """The domain does not allow this move."""
 
     def __init__(self, old: str | None, new: str, allowed: Iterable[str] = ()) -> None:
         self.old, self.new, self.allowed = old, new, tuple(sorted(allowed))
@@ -214,18 +216,28 @@ class MoveNotAllowed(Refused):
 
 
 class TransitionFailed(MoveNotAllowed):
-    """The state is no successor of the present one (spec S2-35)."""
+    """The machine has no transition from the present state to that one (spec S2-35).
 
-    def __init__(self, machine: str, old: str | None, new: str, allowed: Iterable[str] = ()) -> None:
+    is_gone: the definition no longer has the present state.
+    """
+
+    def __init__(
+        self, machine: str, old: str | None, new: str, allowed: Iterable[str] = (), *, is_gone: bool = False
+    ) -> None:
         super().__init__(old, new, allowed)
-        self.machine, self.from_state, self.to_state = machine, old, new
+        self.machine, self.from_state, self.to_state, self.is_gone = machine, old, new, is_gone
         way = f"; from there: {', '.join(self.allowed)}" if self.allowed else ""
+        if is_gone:
+            way = (
+                f": the definition has no state '{old}' any more; declare it with a way out, such as "
+                f"From('{old}').To('{new}'), and move on"
+            )
         start = "nothing" if old is None else f"'{old}'"
         self.args = (f"{machine}: Cannot transition from {start} to '{new}'{way}",)
 
 
 class GuardRefused(Refused):
-    """A guard of a machine says no. from_state, to_state: the move that was tried (spec W2-06)."""
+    """A guard of a machine refused the move from `from_state` to `to_state` (spec W2-06)."""
 
     def __init__(self, machine: str, old: str | None, new: str, guard: str, place: str = "") -> None:
         super().__init__(
@@ -255,9 +267,9 @@ class StreamConflict(Refused):
 
 
 class TransitionConflict(StreamConflict):
-    """Somebody else moved the object first: what it may do now is decided anew (spec S2-12, S2-13).
+    """Somebody else moved the object first: load it and decide again (spec S2-12, S2-13).
 
-    in_transaction: the caller's own transaction goes on seeing what it saw; run that whole again.
+    in_transaction: the caller's own transaction keeps its old snapshot; run the whole transaction again.
     """
 
     def __init__(
@@ -274,7 +286,7 @@ class TransitionConflict(StreamConflict):
 
 
 class GuardFailed(Refused):
-    """Status or lease token of the stream is not what the guard wants."""
+    """The stream's status or lease token is not what the guard requires."""
 
     def __init__(self, stream: str, wanted: str, found: str) -> None:
         super().__init__(f"{stream}: the guard wants {wanted}, found {found}")
@@ -302,13 +314,13 @@ class EffectFailed(Refused):
 class AlreadyOpen(Refused):
     """This stream is open in this scope already."""
 
-    def __init__(self, stream: str, scope: str) -> None:
-        super().__init__(f"{stream} is already open in {scope}; use the object that you have")
+    def __init__(self, stream: str, scope: str, way: str = "use the object that you have") -> None:
+        super().__init__(f"{stream} is already open in {scope}; {way}")
         self.stream, self.scope = stream, scope
 
 
 class BeingBuilt(Refused):
-    """Somebody else is building this view just now."""
+    """Another process is building this view."""
 
     def __init__(self, view: str) -> None:
         super().__init__(f"view {view} is being built by somebody else; wait for that, or stop it")
@@ -327,7 +339,7 @@ class DefinitionChanged(Refused):
 
 
 class EventsMissing(Refused):
-    """Events before those that were handed in are not in the view yet: read them from the log first."""
+    """The view lacks events before those that were handed in: read them from the log first."""
 
     def __init__(self, view: str, position: int, after: int) -> None:
         super().__init__(
@@ -349,7 +361,7 @@ class ViewsDiffer(Refused):
 
 
 class ClaimLost(Refused):
-    """Work was taken over, ended or undone before it came to its end: what came of it changes nothing."""
+    """The work was taken over, ended or undone before it finished: its result is discarded."""
 
     def __init__(self, stream: str, work: str) -> None:
         super().__init__(
@@ -359,7 +371,7 @@ class ClaimLost(Refused):
 
 
 class WorkStopped(ClaimLost):
-    """The job was cancelled, or its lease was lost: the operation shall stop; nothing of it counts."""
+    """The job was cancelled, or its lease was lost: the operation must stop; its result is discarded."""
 
     def __init__(self, stream: str, reason: str) -> None:
         super().__init__(stream, "the claim")
@@ -389,7 +401,7 @@ class LockLost(Refused):
 
 
 class JobUnsuccessful(LedgerError):
-    """A job whose result is asked for did not succeed. status; error_code, message: of one that failed."""
+    """A job whose result was requested did not succeed. error_code, message: set where it failed."""
 
     def __init__(
         self, job: str, status: str, error_code: str | None = None, message: str | None = None
@@ -407,6 +419,34 @@ class StreamNotFound(LedgerError):
         self.stream = stream
 
 
+class UnreadableEvent(LedgerError):
+    """An event does not match its topic, or `evolve` fails on it; `__cause__` is the original error.
+
+    topic, why; stream, version and position where they are known.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        why: str,
+        *,
+        stream: str | None = None,
+        version: int | None = None,
+        position: int | None = None,
+    ) -> None:
+        self.topic, self.why = topic, why
+        self.stream, self.version, self.position = stream, version, position
+        places = [f"version {version}"] * (version is not None) + [f"position {position}"] * bool(position)
+        where = f"{shown(stream)}, {', '.join(places) or 'an event'}: " if stream is not None else ""
+        super().__init__(f"{where}{topic} {why}")
+
+    def at(self, stream: str, version: int | None = None, position: int | None = None) -> UnreadableEvent:
+        """The same error with the place of the event."""
+        placed = type(self)(self.topic, self.why, stream=stream, version=version, position=position)
+        placed.__cause__ = self.__cause__
+        return placed
+
+
 class CursorMismatch(LedgerError):
     """The cursor is of another ledger, or of a history that was rolled back."""
 
@@ -418,23 +458,33 @@ class CursorMismatch(LedgerError):
 
 
 class ReactionFailed(LedgerError):
-    """A reactor stopped before an event, because what it does on it failed; `__cause__` is how."""
+    """A reactor stopped before an event, because its reaction failed; `__cause__` is the original error."""
 
     def __init__(self, reactor: str, position: int, topic: str, cause: BaseException) -> None:
         super().__init__(
             f"reactor {reactor} stopped before the event at position {position} ({topic}), on which it "
-            f"failed: {type(cause).__name__}: {_clipped(str(cause))}; mend the cause and start it again: "
+            f"failed: {type(cause).__name__}: {_clipped(str(cause))}; fix the cause and start it again: "
             "it goes on there"
         )
         self.reactor, self.position, self.topic = reactor, position, topic
 
 
 class ViewFailed(LedgerError):
-    """A view cannot be followed or built, because its own statements fail; `__cause__` is how."""
+    """A view cannot be followed or built, because its own statements fail; `__cause__` is the error."""
 
     def __init__(self, view: str, reason: str) -> None:
-        super().__init__(f"view {view} fails: {reason}; mend its definition, then rebuild it")
+        super().__init__(f"view {view} fails: {reason}; fix its definition, then rebuild it")
         self.view, self.reason = view, reason
+
+
+class TablesMissing(ViewFailed):
+    """Tables of a view are missing; `pledger rebuild` rebuilds them from the log."""
+
+    def __init__(self, view: str, tables: Iterable[str]) -> None:
+        self.tables = tuple(tables)
+        reason = f"its tables {', '.join(self.tables)} are not there, dropped by hand perhaps"
+        super().__init__(view, reason)
+        self.args = (f"view {view} cannot be read: {reason}; run `pledger rebuild {view}`",)
 
 
 class SchemaMismatch(LedgerError):
@@ -446,7 +496,7 @@ class DamagedLedger(LedgerError):
 
 
 class ServerUnavailable(LedgerError):
-    """The server cannot be used just now; the message says why and what helps."""
+    """The server cannot be used at the moment; the message contains the reason and a remedy."""
 
 
 class AppendUncertain(ServerUnavailable):
@@ -465,7 +515,7 @@ class LedgerBusy(ServerUnavailable):
 
 
 class LockTimeout(LedgerBusy, TimeoutError):
-    """A scope that is open elsewhere did not end within the time allowed. holder: who has it, where known."""
+    """A scope that is open elsewhere did not end within the time allowed. holder: its actor, if known."""
 
     def __init__(self, stream: str, seconds: float | None, holder: str | None = None) -> None:
         by = f" by {holder}" if holder else ""
@@ -487,10 +537,10 @@ class StorageFull(ServerUnavailable):
 
 
 def shown(value: object) -> str:
-    """A value as messages show it: in ASCII, and not all of it."""
+    """A value as messages show it: in ASCII, and shortened."""
     try:
         return _clipped(ascii(value))
-    except ValueError:  # an integer that Python does not write out
+    except ValueError:  # an integer that Python refuses to print
         return f"of {type(value).__name__}"
 
 

@@ -1,11 +1,11 @@
 """
-Feeds of what changes in views, to be followed like the log: who entered which state, and how far sets are.
+Feeds of changes in views, followed like the log: which stream entered which state, and the progress of sets.
 
     for changes in StateChanges(log, category="lsm.strip", statuses={"failed"}, after=cursor).batches(stop):
         …
 
-A feed is never ahead of what readers of the view see: who is told of a change finds it there. Keep `cursor`
-in the transaction that keeps the effects, as with a Follower.
+A feed is never ahead of what readers of the view see: a reader who gets a change finds it there. Store
+`cursor` in the transaction that stores the effects, as with a Follower.
 """
 
 from __future__ import annotations
@@ -15,13 +15,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, Self
 
+import psycopg
+
 from ledger import BadInput, Cursor, Ledger
+from ledger.log import read
+from ledger.log.cursor import Checkpoint
+from ledger.log.sql import Statements, run
 
-from .follower import LONGEST_PAUSE, Following
-from .sql import query
+from .engine.follower import LONGEST_PAUSE, BaseFollower
 
+SQL = Statements(__package__, "feeds")
+
+
+Connection = psycopg.Connection[Any]
 PAGE: Final = 1000
-"""Events of the log, or sets, that are looked at at once."""
+"""Events of the log, or sets, that are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class ProgressChange:
-    """How far the set of a parent is, and which event changed that last; total, percent: None if unknown."""
+    """The progress of a parent's set, and the event that changed it last; total, percent: None if unknown."""
 
     category: str
     parent: str
@@ -54,7 +62,7 @@ class ProgressChange:
 
 
 class Filling(NamedTuple):
-    """Where the copy of a view stands that is read, and which filling of which copy that is."""
+    """The position of a view's live copy, and which filling of which copy that is."""
 
     position: int
     inline: bool
@@ -63,21 +71,32 @@ class Filling(NamedTuple):
 
 
 def filling_of(ledger: Ledger, view: str) -> Filling | None:
-    """The filling that readers of a view see; None where nobody has made one yet."""
+    """The filling that readers of a view see; None if there is none yet."""
     with ledger.reader() as connection:
-        rows = query(connection, ledger.schema, "filling", view=view)
+        return _filling(connection, ledger.schema, view)
+
+
+def _filling(connection: Connection, schema: str, view: str) -> Filling | None:
+    rows = run(connection, schema, SQL.filling, view=view)
     return Filling(*rows[0]) if rows else None
 
 
-class StateChanges(Following[StateChange]):
+def _seen_upto(connection: Connection, schema: str, filling: Filling) -> int:
+    """The position of a filling: if appends keep the view, the bound of the log."""
+    if not filling.inline:
+        return filling.position
+    return int(run(connection, schema, read.SQL.bound, known=-1)[0][0])
+
+
+class StateChanges(BaseFollower[StateChange]):
     """Each change of a stream's state, exactly once, in the order of the log, and all of them.
 
-    A state that was left at once is told too, and a move to the state where the stream was already: it began
-    anew. category, statuses: only streams of that category, only changes to these states. after: a position
-    (exclusive) or a Cursor, that of a Follower too. batch: events of the log that are looked at at once.
+    A state that was left at once is delivered too, and so is a move to the same state, which begins it anew.
+    category, statuses: only streams of that category, only changes to these states. after: a position
+    (exclusive) or a Cursor, also that of a Follower. batch: events of the log that are read at once.
 
-    Changes are read from the log, so a rebuild of the view neither repeats nor loses any; moves that are
-    declared only after their events were passed are not told. Raises CursorMismatch, as a Follower does.
+    Changes are read from the log, so a rebuild of the view neither repeats nor loses any. Moves that are
+    declared only after their events were read are not delivered. Raises CursorMismatch, as a Follower does.
     """
 
     def __init__(
@@ -98,32 +117,37 @@ class StateChanges(Following[StateChange]):
 
     def poll(self) -> list[StateChange]:
         """The next changes, as far as the view in_state shows them; the position moves behind them."""
-        upto = self._upto()
-        while self.position < upto:
-            with self.ledger.reader() as connection:
-                rows = query(
-                    connection, self.ledger.schema, "state_changes", after=self.position, upto=upto,
-                    limit=self.batch, start=self.start, statuses=self.statuses,
-                )  # fmt: skip
+        with self.ledger.reader() as connection:
+            return self._poll(connection, self.checkpoint)
+
+    def _poll(self, connection: Connection, checkpoint: Checkpoint) -> list[StateChange]:
+        schema, upto = self.ledger.schema, self._upto(connection)
+        if not checkpoint.settle(connection, schema, upto):
+            return []
+        if upto < checkpoint.position:  # a crash removed it from the view, or a restore from the log
+            checkpoint.confirm(connection, schema)
+        while checkpoint.position < upto:
+            rows = run(
+                connection, schema, SQL.state_changes, after=checkpoint.position, upto=upto,
+                limit=self.batch, start=self.start, statuses=self.statuses,
+            )  # fmt: skip
             last = rows[0][0]
+            checkpoint.confirm(connection, schema, last)
             if last is None:  # nothing but gaps
                 break
-            self.position, self._last = last, None
             if rows[0][1] is not None:
                 return [StateChange(*_in_utc(row[1:])) for row in rows]
         return []
 
-    def _upto(self) -> int:
-        """How far readers of the view see: for one that appends keep, as far as the log is safe to read."""
-        filling = filling_of(self.ledger, "in_state")
-        if filling is None:
-            return 0
-        return self.ledger.bound() if filling.inline else filling.position
+    def _upto(self, connection: Connection) -> int:
+        """The position up to which readers of the view see: if appends keep it, the bound of the log."""
+        filling = _filling(connection, self.ledger.schema, "in_state")
+        return 0 if filling is None else _seen_upto(connection, self.ledger.schema, filling)
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressCursor(Cursor):
-    """How far a reader of progress has come, in which filling of the view: in another all is told again."""
+    """The place of a reader of progress, in one filling of the view: another delivers all sets again."""
 
     filling: str = ""
 
@@ -138,14 +162,14 @@ class ProgressCursor(Cursor):
         return f"{self.ledger}:{self.position}:{self.mark}:{self.filling}"
 
 
-class ProgressChanges(Following[ProgressChange]):
+class ProgressChanges(BaseFollower[ProgressChange]):
     """The sets that changed, by the position of their last change: the latest value of each parent.
 
-    Between two polls a set may have changed many times and is told once, as it is; its last value is never
-    missed. After a rebuild of the view, or of a part of it, all sets are told again, since values may be
-    others now that no event changed; so a reader must bear the same value twice. category: that of the units.
-    after: a position or a cursor; a plain position knows of no filling, so what a rebuild changed before is
-    not told. Raises CursorMismatch, as a Follower does.
+    Between two polls a set may change many times and is delivered once, with its present value; its last
+    value is never missed. After a rebuild of the view, or of a part of it, all sets are delivered again,
+    because values may have changed without an event; so a reader must tolerate the same value twice.
+    category: that of the units. after: a position or a cursor; a plain position names no filling, so earlier
+    changes by a rebuild are not delivered. Raises CursorMismatch, as a Follower does.
     """
 
     def __init__(
@@ -164,29 +188,30 @@ class ProgressChanges(Following[ProgressChange]):
 
     @property
     def cursor(self) -> ProgressCursor:
-        """Where this follower stands: the last change that it has read, in which filling of which ledger."""
+        """The follower's place: the last change that it has read, the filling and the ledger."""
         place = super().cursor
         return ProgressCursor(place.ledger, place.position, place.mark, self.filling)
 
     def poll(self) -> list[ProgressChange]:
         """The sets that changed since; the position moves behind them."""
-        filling = filling_of(self.ledger, "progress")
-        if filling is None or filling == self._seen:
-            return []
-        now = f"{filling.copy}.{filling.refolds}"
-        if self.filling not in ("", now):
-            self.position, self._last = 0, None
-        self.filling = now
+        schema = self.ledger.schema
         with self.ledger.reader() as connection:
-            rows = query(
-                connection, self.ledger.schema, "progress_changes",
+            filling = _filling(connection, schema, "progress")
+            if filling is None or filling == self._seen:
+                return []
+            now = f"{filling.copy}.{filling.refolds}"
+            if self.filling not in ("", now):
+                self.checkpoint = Checkpoint(self.ledger.identity.ledger)
+            self.filling = now
+            self.checkpoint.settle(connection, schema, _seen_upto(connection, schema, filling))
+            rows = run(
+                connection, schema, SQL.progress_changes,
                 after=self.position, category=self.category, limit=self.batch,
             )  # fmt: skip
-        if not rows:
+            changes = [ProgressChange(*_in_utc(row)) for row in rows]
+            self.checkpoint.confirm(connection, schema, changes[-1].position if changes else None)
+        if not changes:
             self._seen = filling
-            return []
-        changes = [ProgressChange(*_in_utc(row)) for row in rows]
-        self.position, self._last = changes[-1].position, None
         return changes
 
 

@@ -1,4 +1,4 @@
-"""How views and jobs are, for Prometheus: its text exposition, and the server that it asks."""
+"""Metrics of views and jobs for Prometheus: its text format, and the server that it scrapes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from ledger import Ledger, LedgerError
+from ledger.log.readers import ParkedStreams
+from ledger.log.sql import Statements, run
 
-from .jobs.figures import job_figures
-from .sql import query
-from .views.watching import State, ViewState, watch
+from .engine.watch import State, ViewState, watch
+from .jobs.metrics import job_metrics
+
+SQL = Statements(__package__, "metrics")
+
 
 ADDRESS: Final = "127.0.0.1"
 _GAUGES: Final = {
@@ -29,7 +33,7 @@ _GAUGES: Final = {
 
 
 def metrics(ledger: Ledger) -> str:
-    """How views are just now, as Prometheus reads it. Raises ServerUnavailable."""
+    """The present metrics, in Prometheus' text format. Raises ServerUnavailable."""
     states = watch(ledger)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Told(list(_families(ledger, states))))
@@ -45,9 +49,9 @@ def samples(ledger: Ledger) -> Iterator[tuple[str, dict[str, str], float]]:
 
 @contextmanager
 def serving(ledger: Ledger, port: int, address: str = ADDRESS) -> Iterator[int]:
-    """Answer Prometheus at http://ADDRESS:PORT/metrics while the block runs; the port, where 0 was asked for.
+    """Serve http://ADDRESS:PORT/metrics while the block runs; yields the port, which is chosen for 0.
 
-    A ledger that cannot be read answers `pledger_up 0`. Raises OSError where the port is taken.
+    For a ledger that cannot be read the answer is `pledger_up 0`. Raises OSError if the port is taken.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Asked(ledger))
@@ -89,7 +93,8 @@ class _Asked(Collector):
 
 def _families(ledger: Ledger, states: list[ViewState]) -> Iterator[Metric]:
     yield from _log(ledger)
-    yield from job_figures(ledger)
+    yield from job_metrics(ledger)
+    yield from _reactors(ledger)
     for field, help_text in _GAUGES.items():
         gauge = GaugeMetricFamily(f"pledger_view_{field}", help_text, labels=("schema", "view"))
         for state in states:
@@ -111,10 +116,26 @@ def _families(ledger: Ledger, states: list[ViewState]) -> Iterator[Metric]:
     yield state_of
 
 
+def _reactors(ledger: Ledger) -> Iterator[Metric]:
+    """The positions of the named readers of the log, and their parked streams."""
+    labels = ("schema", "reactor")
+    position = GaugeMetricFamily(
+        "pledger_reactor_position", "Position of the last event that it is done with.", labels=labels
+    )
+    parked = GaugeMetricFamily(
+        "pledger_reactor_parked", "Streams that it leaves out since an event of theirs failed.", labels=labels
+    )
+    for one in ParkedStreams(ledger).readers():
+        position.add_metric((ledger.schema, one.reactor), one.position)
+        parked.add_metric((ledger.schema, one.reactor), one.parked)
+    yield position
+    yield parked
+
+
 def _log(ledger: Ledger) -> Iterator[Metric]:
-    """Where the log ends: what the views are to come to."""
+    """The end of the log, which the views have to reach."""
     with ledger.reader() as connection:
-        rows = query(connection, ledger.schema, "log_newest")
+        rows = run(connection, ledger.schema, SQL.log_newest)
     last = GaugeMetricFamily("pledger_log_position", "Position of the last event.", labels=("schema",))
     at = GaugeMetricFamily(
         "pledger_log_last_event_timestamp_seconds", "When it was recorded.", labels=("schema",)

@@ -1,15 +1,21 @@
-"""The views that are shipped."""
+"""The views that are shipped: of no domain, or of the domains of this package."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Final
 
-SHIPPED: Final = ("in_state", "progress", "items", "activity", "work", "jobs")
-"""Their names; each is declared by the module of this package that has its name."""
+from ledger.domain.known import KNOWN
+
+DOMAINS: Final = ("ledger.jobs", "ledger.machines", "ledger.pipelines")
+"""The packages of the shipped domains; each domain names its views."""
+VIEWS: Final = ("projections.views.in_state", "projections.views.progress", "projections.views.activity")
+"""The modules that define the views of all domains; the SQL of each lies beside it, under the view's name."""
 
 
 def load() -> None:
-    """Declare all of them in this process, so that projectors and rebuilds know them."""
-    for name in SHIPPED:
-        importlib.import_module(f"{__package__}.{name}")
+    """Import the shipped domains and all views that imported domains name, so that projectors find them."""
+    for module in (*DOMAINS, *VIEWS):
+        importlib.import_module(module)
+    for domain in [*KNOWN.domains.values()]:
+        domain.load_views()

@@ -14,8 +14,8 @@ import pytest
 from psycopg import sql
 
 import ledger
-from ledger.store.embedded import Embedded, throwaway
-from ledger.store.install import init
+from ledger.embedded import Embedded, throwaway
+from ledger.log.install import init
 
 _numbers = count(1)
 

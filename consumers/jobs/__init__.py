@@ -9,21 +9,23 @@ Jobs at work: operations, the workers that run them, what closes parents, and wh
     Worker(log, "mypipeline:registry", concurrency=4).run()
 """
 
+from .context import OperationContext
 from .operation import Emit, Operation, OperationResult, Payload, Registry, RetryLaterError
-from .session import Session
-from .taking import LogOffers, Offers, Taken
+from .reaper import Reaper
+from .scheduler import Scheduler
+from .submitter import submit_when
 from .worker import Worker
 
 __all__ = [
     "Emit",
-    "LogOffers",
-    "Offers",
     "Operation",
+    "OperationContext",
     "OperationResult",
     "Payload",
+    "Reaper",
     "Registry",
     "RetryLaterError",
-    "Session",
-    "Taken",
+    "Scheduler",
     "Worker",
+    "submit_when",
 ]

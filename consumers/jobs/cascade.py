@@ -1,124 +1,153 @@
 """
-The cascade: cancels what hangs on a job that was cancelled, failed, or is offered again (spec W1-04, W1-12).
+The cascade: cancels the members of a job that was cancelled, failed, or is offered again (W1-04, W1-12).
 
     cascade(log).run()
 
-Of a cancelled job all batches and child jobs that are not over are cancelled; of a failed one those that it
-had by then; of one that is offered again, the batches of the rounds that it had begun. A child that is
-cancelled is cancelled by an event, which this reactor sees again: so it goes down to the last.
-Each cancel expects a member that is not over, so it may be repeated, by any number of cascades.
+Members that are not over are cancelled: all of a cancelled job; of a failed job those that it had by then; of
+a job that is offered again the batches of the rounds that it had begun. The cancel of a child is an event
+that this reactor reads in turn, so it reaches all descendants. Each cancel expects a member that is not over,
+so it may be repeated, by any number of cascades.
+
+When a job is reopened, it redrives the batches that had ended and did not complete (`redrive_batches`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ledger import Ledger, Recorded, acting, split_name
-from ledger.append import Append, append_of, body_of
 from ledger.errors import GuardFailed, StreamConflict
-from ledger.expected import Guard
-from ledger.jobs import OpenBatch, OpenJob, OpenWork
+from ledger.jobs import OpenBatch, OpenJob
 from ledger.jobs.batch import BatchCancelled
 from ledger.jobs.job import JobCancelled
+from ledger.jobs.work import OpenWork
+from ledger.log.append import Append, Guard, append_of, body_of
+from ledger.log.retry import retry_conflicts
 
 from ..reactor import Answer, Reactor
 from .members import Members
 
 GATHER: Final = 0.02
-"""Seconds within which events gather: to look at the log for each would cost a worker as much as its jobs."""
+"""Seconds within which events gather: to read the log for each would cost a worker as much as its jobs."""
 PAUSE: Final = 0.05
-"""Seconds between two looks at a log that stands still."""
+"""Seconds between two reads of a quiet log."""
 NAME: Final = "cascade"
 """The reactor's name, under which its position is kept."""
-PIECE: Final = 1000
-"""Streams that are cancelled in one append, at most."""
+MAX_STREAMS: Final = 1000
+"""Streams that are cancelled or redriven in one append, at most."""
+FAILED: Final = Guard(frozenset({"failed"}))
+RUNNING: Final = Guard(frozenset({"running"}))
 ALL: Final = 2**31 - 1
-TRIES: Final = 50
 
 _AGAIN: Final = ("job.attempt_failed", "job.retry_later", "job.released", "job.lease_expired_requeue")
 _FAILED: Final = ("job.failed", "job.lease_expired")
-TOPICS: Final = frozenset({"job.cancelled", *_FAILED, *_AGAIN})
+TOPICS: Final = frozenset({"job.cancelled", "job.reopened", *_FAILED, *_AGAIN})
 
 
 def cascade(ledger: Ledger) -> Reactor:
-    """The reactor that cancels what hangs on jobs that are over."""
+    """The reactor that cancels the members of jobs that are over."""
     return Reactor(ledger, NAME, Cascade(ledger), topics=TOPICS, longest_pause=PAUSE, gather=GATHER)
 
 
-class Fallen(NamedTuple):
-    """What is to be cancelled of a job: its batches up to a round, these children; and why."""
+class Targets(NamedTuple):
+    """What is to be cancelled of a job: its batches up to a round, these children; and why.
+
+    job_guard: an append that is refused if the job was redriven meanwhile.
+    """
 
     rounds: int
     children: Sequence[str]
     reason: str
+    job_guard: Append | None = None
 
 
 class Cascade:
-    """What the reactor does on an event. It answers nothing itself: it appends in pieces."""
+    """What the reactor does on an event: it appends in pieces, and returns no answers."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger, self.members = ledger, Members(ledger)
 
     def __call__(self, event: Recorded) -> list[Answer]:
-        """Cancel what hangs on the job of this event."""
+        """Cancel the members of the job of this event, or redrive them."""
         category, key = split_name(event.stream)
         if category != OpenJob.CATEGORY or len(key) != 1:
             return []
-        fallen = self._fallen(key[0], event)
         why = {"correlation": event.meta.correlation, "causation": event.position}
         with acting(actor=f"reactor {NAME}", command=None, claimed_at=None, **why):
-            for streams in self._open(key[0], fallen):
-                self._cancel(streams, fallen.reason)
+            if event.topic == "job.reopened":
+                redrive_batches(self.ledger, self.members, key[0], event.position)
+                return []
+            while not self._cancelled(key[0], self._targets(key[0], event)):
+                pass
         return []
 
-    def _fallen(self, job: str, event: Recorded) -> Fallen:
-        """A failed job may have been redriven since, and have a set again: that is left alone."""
+    def _cancelled(self, job: str, targets: Targets) -> bool:
+        """Whether all is cancelled; False if its job was redriven meanwhile and must be read again."""
+        pieces = self._open(job, targets)
+        return all(self._cancel(streams, targets.reason, targets.job_guard) for streams in pieces)
+
+    def _targets(self, job: str, event: Recorded) -> Targets:
+        """What to cancel. A failed job may have been redriven since, and have a new set, which stays."""
         if event.topic == "job.cancelled":  # for good: also what came since
-            return Fallen(ALL, self.ledger.load(OpenJob, job).state.children, "parent_cancelled")
+            return Targets(ALL, self.ledger.load(OpenJob, job).state.children, "parent_cancelled")
         if event.topic in _AGAIN:
-            return Fallen(self.members.rounds_at(job, event.position), (), "parent_offered_again")
+            return Targets(self.members.rounds_at(job, event.position), (), "parent_offered_again")
         state = self.members.job_at(job, event.position)
-        return Fallen(state.rounds, state.children, "parent_failed")
+        targets = Targets(state.rounds, state.children, "parent_failed")
+        for later in self.ledger.read(event.stream, after=event.version):
+            if later.topic == "job.reopened":  # its set goes on
+                return Targets(0, (), "parent_failed")
+            if later.topic == "job.redriven":  # the former set is nobody's any more
+                return targets
+        return targets._replace(job_guard=Append(event.stream, [], FAILED))
 
-    def _open(self, job: str, fallen: Fallen) -> Iterator[list[str]]:
-        """The streams of the members, in pieces; of those that are children, also the ones that are over."""
-        if fallen.rounds:
-            yield from self.members.open_batches(job, fallen.rounds, PIECE)
-        for first in range(0, len(fallen.children), PIECE):
-            yield [OpenJob.name_of(child) for child in fallen.children[first : first + PIECE]]
+    def _open(self, job: str, targets: Targets) -> Iterator[list[str]]:
+        """The streams of the members, in pieces: batches that are not over, and all children."""
+        if targets.rounds:
+            yield from self.members.open_batches(job, targets.rounds, MAX_STREAMS)
+        for first in range(0, len(targets.children), MAX_STREAMS):
+            yield [OpenJob.name_of(child) for child in targets.children[first : first + MAX_STREAMS]]
 
-    def _cancel(self, streams: Sequence[str], reason: str) -> None:
-        """Cancel streams in one append; those that are over already, or do not fit, by themselves."""
-        left = dict.fromkeys(streams)
+    def _cancel(self, streams: Sequence[str], reason: str, job_guard: Append | None) -> bool:
+        """Cancel streams in one append; those that are refused there, one by one.
+
+        False where the guard is refused.
+        """
+        left, guard = dict.fromkeys(streams), [] if job_guard is None else [job_guard]
         while left:
             try:
-                self.ledger.append_all([_cancel_of(stream, reason) for stream in left])
-                return
+                self.ledger.append_all([*guard, *(_cancel_of(stream, reason) for stream in left)])
+                return True
             except (GuardFailed, StreamConflict) as error:
+                if job_guard is not None and error.stream == job_guard.stream:
+                    return False
                 del left[error.stream]
-                self._cancel_one(error.stream, reason)
+                if not self._cancel_one(error.stream, reason, guard):
+                    return False
                 over = set(self._over(left))
                 left = {stream: None for stream in left if stream not in over}
+        return True
 
     def _over(self, streams: Iterable[str]) -> list[str]:
-        """Those of the streams that are over; one look at all, since many may have ended meanwhile."""
+        """Those of the streams that are over, read together, since many may have ended meanwhile."""
         opened = self.ledger.load_each(_work(stream) for stream in streams)
         return [work.name for work in opened if work.over or work.version == 0]
 
-    def _cancel_one(self, stream: str, reason: str) -> None:
-        """Cancel one stream at its version; one that is not there, or over, is left."""
-        for _ in range(TRIES):
+    def _cancel_one(self, stream: str, reason: str, guard: Sequence[Append]) -> bool:
+        """Cancel one stream at its version, if it is there and not over; False where the guard failed."""
+
+        def decide() -> bool:
             work = _work(stream)
             opened: OpenWork[Any, Any] = self.ledger.load(type(work), *work.key)
-            if opened.version == 0 or not opened.cancel(reason):
-                return
-            try:
-                self.ledger.append_all([append_of(opened)])
-                return
-            except StreamConflict:
-                continue
-        raise StreamConflict(stream, "work that nobody else changes", 0)
+            if opened.version > 0 and opened.cancel(reason):
+                self.ledger.append_all([*guard, append_of(opened)])
+            return True
+
+        try:
+            return retry_conflicts(decide)
+        except GuardFailed:
+            return False
 
 
 def _work(stream: str) -> OpenWork[Any, Any]:
@@ -127,8 +156,40 @@ def _work(stream: str) -> OpenWork[Any, Any]:
 
 
 def _cancel_of(stream: str, reason: str) -> Append:
-    """The append that cancels a stream that is not over, whatever its version; its head forgets the claim."""
+    """The append that cancels a stream that is not over, at any version; it clears the token of its head."""
     kind = type(_work(stream))
     body = body_of((BatchCancelled if kind is OpenBatch else JobCancelled)(reason=reason))
     active = Guard(frozenset(map(str, kind.RUNNING | kind.WAITING)))
     return Append(stream, [body], active, status="cancelled", set_token=0)
+
+
+def redrive_batches(ledger: Ledger, members: Members, job: str, reopened: int) -> None:
+    """Redrive the batches of a job that was reopened at a position.
+
+    Each expects its version, and the job to be running: it may be repeated at any time, and what has ended
+    again since is left.
+    """
+    state = members.job_at(job, reopened)
+    for versions in members.to_redrive(job, state.rounds, reopened, MAX_STREAMS):
+        if not _redriven(ledger, Append(OpenJob.name_of(job), [], RUNNING), versions):
+            return
+
+
+def _redriven(ledger: Ledger, running: Append, versions: Mapping[str, int]) -> bool:
+    """Redrive batches in one append; False if the job is over. One that another writer changes is left."""
+    left = dict(versions)
+    while left:
+        opened = ledger.load_each(OpenBatch(*split_name(stream)[1]) for stream in left)
+        batches = [batch for batch in opened if batch.state.status in ("failed", "cancelled")]
+        for batch in batches:
+            batch.redrive_with_job(left[batch.name])
+        if not batches:
+            return True
+        try:
+            ledger.append_all([running, *map(append_of, batches)])
+            return True
+        except GuardFailed:
+            return False
+        except StreamConflict as error:
+            left.pop(error.stream)
+    return True

@@ -1,8 +1,8 @@
 """
-Who of many workers runs the services: one at a time, as long as it shows that it is there.
+An election: which of many workers runs the services, one at a time.
 
-It spares the others the reading of the log, and is no matter of right: two at once record nothing twice, and
-what nobody saw for a while is caught up. One that froze is followed by another once its time is over.
+It saves the other workers from reading the log; correctness does not rest on it: two at once record nothing
+twice, and a gap is caught up. When the elected worker stops renewing, another is elected.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import threading
 from typing import Final
 
 from ledger import LedgerError
-from ledger.store.leases import Leases
+from ledger.jobs.leases import Leases
 
 NAME: Final = "services"
-LONGEST: Final = 10.0
-"""Seconds without a sign of life after which another is elected, at most."""
-LOOK: Final = 0.1
-"""Seconds between two looks whether this worker was elected."""
+MAX_SECONDS: Final = 10.0
+"""Seconds without a renewal after which another is elected, at most."""
+PAUSE: Final = 0.1
+"""Seconds between two checks whether this worker was elected."""
 
 _log = logging.getLogger(__name__)
 
 
 class Election:
-    """A worker's part in the election. seconds: how long it counts without being renewed."""
+    """A worker's part in the election. seconds: how long it holds without a renewal."""
 
     def __init__(self, leases: Leases, worker: str, seconds: float) -> None:
-        self.leases, self.worker, self.seconds = leases, worker, min(seconds, LONGEST)
+        self.leases, self.worker, self.seconds = leases, worker, min(seconds, MAX_SECONDS)
         self._term: threading.Event | None = None
 
     def stand(self) -> None:
@@ -39,7 +39,7 @@ class Election:
             self._end()
 
     def resign(self) -> None:
-        """Leave it to another, at once."""
+        """Give it up at once."""
         self._end()
         try:
             self.leases.resign(NAME, self.worker)
@@ -47,11 +47,11 @@ class Election:
             _log.warning("%s could not resign: %s", self.worker, error)
 
     def term(self, stop: threading.Event) -> threading.Event | None:
-        """Wait until this worker is elected: what is set when that is over; None once `stop` is set."""
+        """Wait until this worker is elected: an event, set when that ends; None once `stop` is set."""
         while not stop.is_set():
             if (term := self._term) is not None:
                 return term
-            stop.wait(LOOK)
+            stop.wait(PAUSE)
         return None
 
     def _end(self) -> None:

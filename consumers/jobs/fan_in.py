@@ -1,41 +1,45 @@
 """
-The fan-in: closes a dispatched job when its set is complete, once, in the state that its failure policy says.
+The fan-in: closes a dispatched job when its set is complete, once, by its failure policy.
 
     fan_in(log).run()
 
-The log is folded in its order, parent by parent: which batches and child jobs are over, and how. Two workers
-that end the last two batches at once do not see each other; here one of their events comes after the other.
-The close expects a running job and has a command id of the job and its round, so any number of fan-ins, in
-any state of being behind, close it once. Nothing is counted in a row: no append waits for another's.
+It folds the log in order, set by set: which batches and child jobs are over, and how (`Barrier`). Two workers
+that end the last two batches at once do not see each other; in the log one of their events comes after the
+other. The close expects a running job and has a command id of the job and its round, so any number of
+fan-ins, however far behind, close it once. No row holds a count: no append waits for another. Where a job
+succeeded though some members failed, and those are redriven later, it is counted anew.
 """
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ledger import Ledger, Recorded
-from ledger.expected import Guard
+from ledger.domain.barrier import Barrier, Outcome
 from ledger.jobs import Job, OpenBatch, OpenJob
-from ledger.jobs.job import TERMINAL, JobFailed, JobSucceeded
+from ledger.jobs.job import TERMINAL, JobFailed, JobRecounted, JobSucceeded, Status
+from ledger.log.append import Guard
 
 from ..reactor import Answer, Reactor
-from .members import FAILED, GOOD, Members, ended_as, place_of
+from .members import Members, outcome_of_topic, place_of
 
 GATHER: Final = 0.02
-"""Seconds within which events gather: to look at the log for each would cost a worker as much as its jobs."""
+"""Seconds within which events gather: to read the log for each would cost a worker as much as its jobs."""
 PAUSE: Final = 0.05
-"""Seconds between two looks at a log that stands still."""
+"""Seconds between two reads of a quiet log."""
 NAME: Final = "fan_in"
 """The reactor's name, under which its position is kept."""
-MOST: Final = 1_000_000
-"""Ends of batches and children that are kept in memory, of all parents; others are counted again."""
-PARENTS: Final = 100_000
-"""Jobs of which is remembered who their parent is."""
+MAX_SIZE: Final = 1_000_000
+"""Outcomes of members that are kept in memory, of all sets; others are read again."""
+MAX_PARENTS: Final = 100_000
+"""Jobs whose parent is kept in memory."""
 ALL_FAILED: Final = "All child jobs failed or were cancelled"
+RUNNING: Final = Guard(frozenset({"running"}))
+SUCCEEDED: Final = Guard(frozenset({"succeeded"}))
 
-_ENDS = ("succeeded", "failed", "lease_expired", "cancelled", "redriven")
+_ENDS = ("succeeded", "failed", "lease_expired", "cancelled", "redriven", "reopened")
 _AGAIN = ("attempt_failed", "retry_later", "released", "lease_expired_requeue")
 _BATCH_ENDS = ("completed", "failed", "lease_expired", "cancelled", "redriven")
 TOPICS: Final = frozenset(
@@ -50,142 +54,240 @@ def fan_in(ledger: Ledger) -> Reactor:
     return Reactor(ledger, NAME, FanIn(ledger), topics=TOPICS, longest_pause=PAUSE, gather=GATHER)
 
 
-class Close(NamedTuple):
-    """What a set came to: the fact that closes its parent."""
+class JobSet:
+    """The set of one job, folded up to a position: a barrier of its batches and child jobs.
 
-    fact: JobSucceeded | JobFailed
-    round: int
+    A member is the number of a batch, or the id of a child job. open: the job is not closed yet. counts: it
+    is open, or has succeeded, which a member that is redriven does not change.
+    """
+
+    __slots__ = (
+        "barrier", "batches", "children", "dispatched", "job", "open", "position", "reopened", "round",
+        "succeeded",
+    )  # fmt: skip
+
+    def __init__(self, state: Job, job: str, position: int) -> None:
+        self.job, self.position, self.round = job, position, state.rounds
+        self.dispatched, self.batches, self.children = state.dispatched, state.batches, set(state.children)
+        self.open = state.status is not None and state.status not in TERMINAL
+        self.succeeded, self.reopened = state.status == Status.SUCCEEDED and state.split, state.reopened
+        self.barrier: Barrier[str | int] = Barrier(failure_ratio=state.failure_ratio)
+        self._expect()
+
+    def __len__(self) -> int:
+        return len(self.barrier)
+
+    @property
+    def total(self) -> int:
+        """How many members it has."""
+        return self.batches + len(self.children)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the outcomes of its members matter."""
+        return self.open or self.succeeded
+
+    @property
+    def close_id(self) -> str:
+        """The id of its next close: the round, and how often the job was reopened."""
+        return f"{self.round}:{self.reopened}" if self.reopened else str(self.round)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the job is to be closed: it is dispatched, and its members are over, or too many failed."""
+        return self.open and self.barrier.complete
+
+    def begin(self, round: int) -> None:
+        """A round begins: its batches are new, the child jobs stay."""
+        self.round, self.dispatched, self.open = round, False, True
+        for member in [member for member in self.barrier.outcomes if isinstance(member, int)]:
+            self.barrier.note(member, None)
+        self._expect()
+
+    def dispatch(self, batches: int, children: list[str], failure_ratio: float) -> None:
+        """The operation is over; these are its members."""
+        self.dispatched, self.batches, self.barrier.failure_ratio = True, batches, failure_ratio
+        self.children.update(children)
+        self._expect()
+
+    def add_child(self, child: str) -> None:
+        """Another child job."""
+        self.children.add(child)
+        self._expect()
+
+    def note(self, member: str | tuple[int, int], outcome: Outcome | None) -> None:
+        """A member (a child's id, or round and number of a batch) is over, or begins anew: None."""
+        if isinstance(member, str):
+            if member in self.children:
+                self.barrier.note(member, outcome)
+        elif member[0] == self.round:
+            self.barrier.note(member[1], outcome)
+
+    def close(self) -> None:
+        """The job is closed: its members count no more."""
+        self.open = False
+        self.barrier.clear()
+
+    def _expect(self) -> None:
+        self.barrier.expected = self.total if self.dispatched else None
 
 
 class FanIn:
-    """What the reactor answers: see the module. It may be asked again about an event of before."""
+    """What the reactor answers. It may be called again with an earlier event."""
 
-    def __init__(self, ledger: Ledger, *, most: int = MOST) -> None:
-        self.ledger, self.most = ledger, most
+    def __init__(self, ledger: Ledger, *, max_size: int = MAX_SIZE) -> None:
+        self.ledger, self.max_size = ledger, max_size
         self.members = Members(ledger)
-        self._families: OrderedDict[str, Family] = OrderedDict()
-        self._size = 0
+        self._sets: OrderedDict[str, JobSet] = OrderedDict()
         self._parents: OrderedDict[str, str | None] = OrderedDict()
+        self._size = 0
 
     def __call__(self, event: Recorded) -> list[Answer]:
-        """The close of a parent, where this event completes its set."""
+        """The close of a parent, if this event completes its set."""
         category, _, rest = event.stream.partition("/")
         if category == OpenBatch.CATEGORY:
             job, _, nr = rest.partition("/")
             place = place_of(nr)
-            return [] if place is None else self._ended(job, event, place)
-        if category != OpenJob.CATEGORY:
-            return []
-        return self._of_job(rest, event)
+            return [] if place is None else self._member_event(job, event, place)
+        return self._job_event(rest, event) if category == OpenJob.CATEGORY else []
 
-    def _of_job(self, job: str, event: Recorded) -> list[Answer]:
-        word = event.topic.partition(".")[2]
-        if word == "created":
-            self._remember(job, json.loads(event.data or "{}").get("parent"))
-            return []
-        if word in ("dispatching", "dispatched"):
-            return self._dispatch(job, event)
-        if word == "child_added":
-            if (family := self._known(job, event)) is not None:
-                family.children.add(json.loads(event.data or "{}")["child"])
-                family.position = event.position
-            return []
-        self._forget(job)
-        parent = self._parent_of(job) if word in _ENDS else None
-        return [] if parent is None else self._ended(parent, event, job)
+    def forget(self) -> None:
+        """Forget everything: the next events do not follow on the last ones."""
+        self._sets.clear()
+        self._parents.clear()
+        self._size = 0
 
-    # The set of one parent
+    def _job_event(self, job: str, event: Recorded) -> list[Answer]:
+        match event.topic.partition(".")[2]:
+            case "created":
+                self._remember(job, _fields(event).get("parent"))
+                return []
+            case "dispatching" | "dispatched":
+                return self._dispatch(job, event)
+            case "child_added":
+                if (known := self._known(job, event)) is not None:
+                    known.add_child(_fields(event)["child"])
+                    known.position = event.position
+                return []
+            case word:
+                self._drop(job)
+                answers = self._reopened(job, event) if word == "reopened" else []
+                parent = self._parent_of(job) if word in _ENDS else None
+                return answers if parent is None else [*answers, *self._member_event(parent, event, job)]
 
     def _dispatch(self, job: str, event: Recorded) -> list[Answer]:
-        family, fact = self._family(job, event), json.loads(event.data or "{}")
-        family.position = event.position
+        """A job begins to hand out batches, or its operation is over."""
+        one, fact = self._set(job, event), _fields(event)
+        one.position = event.position
         if event.topic.endswith("dispatching"):
-            self._size -= family.begin(fact["round"])
+            size = len(one)
+            one.begin(fact["round"])
+            self._size += len(one) - size
             return []
-        family.dispatched, family.batches, family.ratio = True, fact["batches"], fact["failure_ratio"]
-        family.children.update(fact["children"])
-        return self._close(family, event)
+        one.dispatch(fact["batches"], fact["children"], fact["failure_ratio"])
+        return self._close(one, event)
 
-    def _ended(self, parent: str, event: Recorded, member: str | tuple[int, int]) -> list[Answer]:
-        """A member of a parent's set came to its end, or begins anew."""
-        family = self._family(parent, event)
-        family.position = event.position
-        if not family.open:
+    def _reopened(self, job: str, event: Recorded) -> list[Answer]:
+        """Members that completed are over, the others are redriven. All may have completed meanwhile."""
+        return self._close(self._keep(job, self._read(job, event.position)), event)
+
+    def _member_event(self, parent: str, event: Recorded, member: str | tuple[int, int]) -> list[Answer]:
+        """A member of a parent's set is over, or begins anew."""
+        one = self._set(parent, event)
+        one.position = event.position
+        if not one.counts:
             return []
-        self._size += family.note(member, ended_as(event.topic))
+        size, outcome = len(one), outcome_of_topic(event.topic)
+        one.note(member, outcome)
+        self._size += len(one) - size
         self._trim()
-        return self._close(family, event)
+        return self._close(one, event) if one.open else self._recount(one, event, outcome)
 
-    def _close(self, family: Family, event: Recorded) -> list[Answer]:
-        if not family.decided():
+    # What is answered
+
+    def _close(self, one: JobSet, event: Recorded) -> list[Answer]:
+        """The close of a job whose set is complete: a function of the log up to the event."""
+        if not one.complete:
             return []
-        close = self._came_to(family, event.position)
-        self._size -= family.over()
-        stream = OpenJob.name_of(family.job)
-        command = f"{NAME}:{family.job}:{close.round}"
-        return [Answer(stream, [close.fact], expected=RUNNING, command=command, harmless=True)]
+        fact = self._closing_fact(one, event.position)
+        self._size -= len(one)
+        one.close()
+        command = f"{NAME}:{one.job}:{one.close_id}"
+        return [Answer(OpenJob.name_of(one.job), [fact], expected=RUNNING, command=command, harmless=True)]
 
-    def _came_to(self, family: Family, position: int) -> Close:
-        """The fact that closes a parent whose set is decided: a function of the log up to the position."""
-        failed, total = family.failed, family.total
-        if not family.too_many_failed() and family.good:
-            progress: dict[str, Any] = {"progress_current": family.good, "progress_total": total}
-            return Close(JobSucceeded(via="last_batch_stored", failed=failed, **progress), family.round)
+    def _recount(self, one: JobSet, event: Recorded, outcome: Outcome | None) -> list[Answer]:
+        """The new counts of a job that has succeeded, once all that was redriven is over."""
+        if one.barrier.over < one.total or outcome is None:
+            return []
+        done, failed = one.barrier.count(Outcome.DONE), one.barrier.count(Outcome.FAILED)
+        fact = JobRecounted(progress_current=done, progress_total=one.total, failed=failed)
+        command = f"{NAME}:{one.job}:{one.round}:recount:{event.position}"
+        return [Answer(OpenJob.name_of(one.job), [fact], expected=SUCCEEDED, command=command, harmless=True)]
+
+    def _closing_fact(self, one: JobSet, position: int) -> JobSucceeded | JobFailed:
+        done, failed = one.barrier.count(Outcome.DONE), one.barrier.count(Outcome.FAILED)
+        if done and not one.barrier.too_many_failed:
+            progress: dict[str, Any] = {"progress_current": done, "progress_total": one.total}
+            return JobSucceeded(via="last_batch_stored", failed=failed, **progress)
         details: dict[str, Any] = {
-            "failed_children_count": failed, "dispatched_total": total,
-            "top_error_messages": self.members.messages(family.job, family.round, family.children, position),
+            "failed_children_count": failed, "dispatched_total": one.total,
+            "top_error_messages": self.members.messages(one.job, one.round, one.children, position),
         }  # fmt: skip
-        none = len(family.ended) == total and not family.good
-        fact = JobFailed(
+        none = one.barrier.over == one.total and not done
+        return JobFailed(
             error_code="AllChildrenFailed" if none else "TooManyChildrenFailed",
-            message=ALL_FAILED if none else f"{failed} of {total} batches and child jobs failed",
-            details=details, reason="all_children_failed" if none else "failure_ratio_reached",
+            message=ALL_FAILED if none else f"{failed} of {one.total} batches and child jobs failed",
+            details=details,
+            reason="all_children_failed" if none else "failure_ratio_reached",
             via="child_failure_aggregate",
         )  # fmt: skip
-        return Close(fact, family.round)
 
     # What is in memory
 
-    def _known(self, job: str, event: Recorded) -> Family | None:
-        """The family as it is in memory, if it is there and not beyond the event."""
-        family = self._families.get(job)
-        if family is not None and family.position >= event.position:  # asked again
-            self._forget(job)
+    def _known(self, job: str, event: Recorded) -> JobSet | None:
+        """The set as it is in memory, unless it is beyond the event."""
+        one = self._sets.get(job)
+        if one is not None and one.position >= event.position:  # called again with an earlier event
+            self._drop(job)
             return None
-        return family
+        return one
 
-    def _family(self, job: str, event: Recorded) -> Family:
-        family = self._known(job, event)
-        if family is None:
-            family = self._families[job] = self._load(job, event.position - 1)
-            self._size += 1 + len(family.ended)
-            self._trim()
-        self._families.move_to_end(job)
-        return family
+    def _set(self, job: str, event: Recorded) -> JobSet:
+        one = self._known(job, event)
+        if one is not None:
+            self._sets.move_to_end(job)
+            return one
+        one = self._read(job, event.position - 1)
+        if one.complete:  # it was closed on the event that completed it
+            one.close()
+        return self._keep(job, one)
 
-    def _load(self, job: str, upto: int) -> Family:
-        """A parent's set as of a position, counted by the database."""
-        state = self.members.job_at(job, upto)
-        family = Family(state, job, upto)
-        if family.open:
-            for member, end in self.members.ended(job, family.round, family.children, upto):
-                family.note(member, end)
-            if family.decided():  # it was closed on the event that made it so
-                family.over()
-        return family
+    def _keep(self, job: str, one: JobSet) -> JobSet:
+        self._sets[job] = one
+        self._size += 1 + len(one)
+        self._trim()
+        return one
+
+    def _read(self, job: str, upto: int) -> JobSet:
+        """The set of a job as of a position, from the database."""
+        one = JobSet(self.members.job_at(job, upto), job, upto)
+        if one.counts:
+            for member, outcome in self.members.ended(job, one.round, one.children, upto):
+                one.note(member, outcome)
+        return one
 
     def _trim(self) -> None:
-        while self._size > self.most and len(self._families) > 1:
-            _, family = self._families.popitem(last=False)
-            self._size -= 1 + len(family.ended)
+        while self._size > self.max_size and len(self._sets) > 1:
+            _, one = self._sets.popitem(last=False)
+            self._size -= 1 + len(one)
 
-    def _forget(self, job: str) -> None:
-        if (family := self._families.pop(job, None)) is not None:
-            self._size -= 1 + len(family.ended)
+    def _drop(self, job: str) -> None:
+        if (one := self._sets.pop(job, None)) is not None:
+            self._size -= 1 + len(one)
 
     def _remember(self, job: str, parent: str | None) -> None:
         self._parents[job] = parent
-        if len(self._parents) > PARENTS:
+        if len(self._parents) > MAX_PARENTS:
             self._parents.popitem(last=False)
 
     def _parent_of(self, job: str) -> str | None:
@@ -194,71 +296,8 @@ class FanIn:
         return self._parents[job]
 
 
-RUNNING: Final = Guard(frozenset({"running"}))
-
-
-class Family:
-    """The set of one parent, folded up to a position: its members that are over, and how they ended.
-
-    A member is the number of a batch, or the id of a child job. open: it is not closed yet.
-    """
-
-    __slots__ = (
-        "batches", "children", "dispatched", "ended", "failed", "good", "job", "open", "position", "ratio",
-        "round",
-    )  # fmt: skip
-
-    def __init__(self, state: Job, job: str, position: int) -> None:
-        self.job, self.position, self.round = job, position, state.rounds
-        self.dispatched, self.batches, self.ratio = state.dispatched, state.batches, state.failure_ratio
-        self.children = set(state.children)
-        self.open = state.status is not None and state.status not in TERMINAL
-        self.ended: dict[str | int, str] = {}
-        self.failed = self.good = 0
-
-    @property
-    def total(self) -> int:
-        """How many members it has."""
-        return self.batches + len(self.children)
-
-    def begin(self, round: int) -> int:
-        """A round begins: no batch of it is over; how many ends are forgotten with that."""
-        before = len(self.ended)
-        self.round, self.dispatched, self.open = round, False, True
-        kept = {member: end for member, end in self.ended.items() if isinstance(member, str)}
-        self.ended, self.failed, self.good = {}, 0, 0
-        for member, end in kept.items():
-            self.note(member, end)
-        return before - len(self.ended)
-
-    def note(self, member: str | tuple[int, int], end: str | None) -> int:
-        """A member is over, or (end None) not any more; how many more are kept. Others are no members."""
-        if isinstance(member, tuple):
-            round, key = member
-            if round != self.round:
-                return 0
-        elif member in self.children:
-            key = member  # type: ignore[assignment]
-        else:
-            return 0
-        before, size = self.ended.pop(key, None), len(self.ended)
-        self.failed += (end == FAILED) - (before == FAILED)
-        self.good += (end == GOOD) - (before == GOOD)
-        if end is not None:
-            self.ended[key] = end
-        return len(self.ended) - size - (before is not None)
-
-    def too_many_failed(self) -> bool:
-        """Whether so many failed that the parent does (spec S1-45)."""
-        return self.failed > 0 and self.failed / self.total >= self.ratio
-
-    def decided(self) -> bool:
-        """Whether the parent is to be closed: its operation is over, and all members, or too many failed."""
-        if not self.open or not self.dispatched:
-            return False
-        return len(self.ended) >= self.total or self.too_many_failed()
-
-    def over(self) -> int:
-        """Nothing counts any more; how many ends are forgotten with that."""
-        size, self.open, self.ended = len(self.ended), False, {}
-        return size
+def _fields(event: Recorded) -> dict[str, Any]:
+    """The fields of a fact. Raises UnreadableEvent for a body that does not fit its topic."""
+    _ = event.event
+    fields: dict[str, Any] = json.loads(event.data or "{}")
+    return fields

@@ -1,4 +1,4 @@
-"""The members of a job's set, its batches and child jobs: what the log says of them."""
+"""The members of a job's set, its batches and child jobs, as they stand in the log."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from ledger import Ledger, stream_name
+from ledger.domain.barrier import Outcome
 from ledger.jobs import Job, OpenBatch, OpenJob
-from projections.sql import query
+from ledger.log.sql import Statements
 
-GOOD: Final = "good"
-FAILED: Final = "failed"
-GONE: Final = "gone"
-"""How a member ended: well, failed, or cancelled."""
-
-_ENDED: Final = {
-    "completed": GOOD, "succeeded": GOOD, "failed": FAILED, "lease_expired": FAILED, "cancelled": GONE,
+SQL = Statements(__package__, "members")
+_OUTCOMES: Final = {
+    "completed": Outcome.DONE, "succeeded": Outcome.DONE, "failed": Outcome.FAILED,
+    "lease_expired": Outcome.FAILED, "cancelled": Outcome.GONE,
 }  # fmt: skip
 
 
-def ended_as(topic: str) -> str | None:
-    """How a member ended whose fact has this topic; None where it begins anew."""
-    return _ENDED.get(topic.partition(".")[2])
+def outcome_of_topic(topic: str) -> Outcome | None:
+    """The outcome of a member whose fact has this topic; None where it begins anew."""
+    return _OUTCOMES.get(topic.partition(".")[2])
 
 
 def place_of(nr: str) -> tuple[int, int] | None:
@@ -34,7 +32,7 @@ def place_of(nr: str) -> tuple[int, int] | None:
 
 
 class Members:
-    """Asks the ledger for the members of jobs."""
+    """Reads the members of jobs' sets."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -46,44 +44,50 @@ class Members:
 
     def ended(
         self, job: str, round: int, children: Collection[str], upto: int
-    ) -> Iterator[tuple[str | tuple[int, int], str]]:
+    ) -> Iterator[tuple[str | tuple[int, int], Outcome]]:
         """The members of a round that were over as of a position, and how they ended."""
-        for topic, numbers in (
-            self._ask("ended_batches", prefix=_prefix(job, round), upto=upto) if round else ()
-        ):
-            for nr in numbers:
-                if nr.isdecimal():
-                    yield (round, int(nr)), _ENDED[topic.partition(".")[2]]
-        for topic, streams in (
-            self._ask("ended_jobs", streams=_streams(children), upto=upto) if children else ()
-        ):
-            for stream in streams:
-                yield stream.partition("/")[2], _ENDED[topic.partition(".")[2]]
+        if round:
+            name, prefix = OpenJob.name_of(job), _prefix(job, round)
+            for topic, numbers in self.ledger.query(SQL.ended_batches, prefix=prefix, job=name, upto=upto):
+                for nr in filter(str.isdecimal, numbers):
+                    yield (round, int(nr)), _OUTCOMES[topic.partition(".")[2]]
+        if children:
+            for topic, names in self.ledger.query(SQL.ended_jobs, streams=_streams(children), upto=upto):
+                for name in names:
+                    yield name.partition("/")[2], _OUTCOMES[topic.partition(".")[2]]
 
     def messages(self, job: str, round: int, children: Collection[str], upto: int) -> list[str]:
-        """What the failed among them failed with, as of a position: three messages at most (spec S1-45)."""
-        streams, prefix = _streams(children), _prefix(job, round)
-        return [message for (message,) in self._ask("failures_of", prefix=prefix, streams=streams, upto=upto)]
+        """The error messages of those that failed, as of a position: three at most (spec S1-45)."""
+        where: dict[str, Any] = {"prefix": _prefix(job, round), "streams": _streams(children), "upto": upto}
+        return [message for (message,) in self.ledger.query(SQL.failures_of, **where)]
 
     def parent_of(self, job: str) -> str | None:
         """The id of the job that a job is a child of."""
-        rows = self._ask("parent_of", stream=OpenJob.name_of(job))
+        rows = self.ledger.query(SQL.parent_of, stream=OpenJob.name_of(job))
         return rows[0][0] if rows else None
 
     def rounds_at(self, job: str, upto: int) -> int:
         """How many rounds a job had begun as of a position."""
-        return int(self._ask("rounds_at", stream=OpenJob.name_of(job), upto=upto)[0][0])
+        return int(self.ledger.query(SQL.rounds_at, stream=OpenJob.name_of(job), upto=upto)[0][0])
 
     def open_batches(self, job: str, rounds: int, limit: int) -> Iterator[list[str]]:
         """The streams of a job's batches up to a round that are not over now, in pieces."""
-        after, prefix = "", _all(job)
-        while rows := self._ask("open_batches", prefix=prefix, after=after, rounds=rounds, limit=limit):
+        after = ""
+        where: dict[str, Any] = {"prefix": _all(job), "rounds": rounds, "limit": limit}
+        while rows := self.ledger.query(SQL.open_batches, after=after, **where):
             yield [stream for (stream,) in rows]
             after = rows[-1][0]
 
-    def _ask(self, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        with self.ledger.reader() as connection:
-            return query(connection, self.ledger.schema, name, **parameters)
+    def to_redrive(self, job: str, round: int, before: int, limit: int) -> Iterator[dict[str, int]]:
+        """The batches of a round that ended before a position and did not complete, in pieces by name.
+
+        Of each stream the version of the fact that holds its payload.
+        """
+        after = ""
+        where: dict[str, Any] = {"prefix": _prefix(job, round), "before": before, "limit": limit}
+        while rows := self.ledger.query(SQL.batches_to_redrive, after=after, **where):
+            yield dict(rows)
+            after = rows[-1][0]
 
 
 def _all(job: str) -> str:

@@ -1,4 +1,4 @@
-"""What goes between a worker and the processes that run its operations: tasks one way, outcomes the other."""
+"""Messages between a worker and its child processes: tasks one way, outcomes the other."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ CUT: Final = 76
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """What a child is told first: its registry, how it connects, and how it shall be as its worker is."""
+    """The first message to a child: its registry, how it connects, and the environment of its worker."""
 
     registry: str
-    where: dict[str, Any]
+    connect: dict[str, Any]
     paths: list[str]
     folder: str
     environment: dict[str, str]
@@ -52,7 +52,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a task, to be recorded by the worker under the claim."""
+    """The outcome of a task, which the worker records under the claim."""
 
     stream: str
     token: int
@@ -61,7 +61,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded(Outcome):
-    """It returned; followed by its second step, where `then` is (operation, queue, payload)."""
+    """It returned. then: its second step, as (operation, queue, payload)."""
 
     result: Mapping[str, Any] = field(default_factory=dict)
     progress_current: int | None = None
@@ -71,7 +71,7 @@ class Succeeded(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Deferred(Outcome):
-    """It returned deferred; its batches are recorded already, this many, in the round that is the present."""
+    """It returned deferred; so many batches are recorded already, in the present round."""
 
     result: Mapping[str, Any] = field(default_factory=dict)
     batches: int = 0
@@ -79,7 +79,7 @@ class Deferred(Outcome):
 
 
 @dataclass(frozen=True, slots=True)
-class PutOff(Outcome):
+class RetryLater(Outcome):
     """It raised RetryLaterError."""
 
     reason: str = ""
@@ -87,8 +87,8 @@ class PutOff(Outcome):
 
 
 @dataclass(frozen=True, slots=True)
-class Broken(Outcome):
-    """It raised, or its process died. transient: the cause is the infrastructure: another attempt is made.
+class Failed(Outcome):
+    """It raised, or its process died. transient: the infrastructure is the cause; another attempt is made.
 
     error_code: the name of the error's class; `ProcessDied` where its process ended or cannot answer,
     `JobTimeout` where it took too long. details: traceback; signal or exit_code; output (the end of what was
@@ -102,12 +102,17 @@ class Broken(Outcome):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded(Outcome):
+class AlreadyRecorded(Outcome):
     """It has recorded its end itself, in a transaction with its rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped(Outcome):
-    """It stopped because its claim was over, or was told to leave: nothing is to be recorded."""
+    """It stopped because its claim was over, or the worker ends: nothing is to be recorded."""
 
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownHere(Stopped):
+    """The process does not know the operation, though its worker did when it started: it is given back."""

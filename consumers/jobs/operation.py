@@ -1,5 +1,5 @@
 """
-What a worker runs: operations, registered by name, each with a strict model of its payload.
+Operations: what a worker runs, registered by name, each with a strict model of its payload.
 
     registry = Registry()
 
@@ -12,8 +12,8 @@ What a worker runs: operations, registered by name, each with a strict model of 
         emit("file.opened", fields={"file": payload.file})
         return OperationResult({"kmers": 17})
 
-An operation says what came of it by what it returns or raises, and never by changing the job itself. It owns
-no session and no connection of a queue (spec S1-13).
+The outcome of an operation is what it returns or raises; it never changes the job itself. It owns no session
+and no connection of a queue (spec S1-13).
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ledger import BadInput
-from ledger.canon import body
+from ledger.domain.canonical_json import body
 from ledger.errors import BadPayload, UnknownOperation
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .context import OperationContext
 
-WRONGS: Final = 5
-"""Faults of a payload that are told, at most."""
-SUMMARY: Final = 500
+MAX_ERRORS: Final = 5
+"""Errors of a payload that are listed, at most."""
+MAX_SUMMARY: Final = 500
 """Characters of a summary, at most."""
 JOB_ID: Final = "_job_id"
 """Where a payload has the id of its job."""
 
 
 class Payload(BaseModel):
-    """What an operation is given: strict (the text "yes" is no bool), frozen, no unknown fields (spec S1-12).
+    """A payload of an operation: strict (the text "yes" is no bool), frozen, no unknown fields (S1-12).
 
     The job's id is added under `_job_id` where a field has that alias: `job: str = Field(alias="_job_id")`;
-    the session knows it in any case (spec S1-16).
+    it is also `session.job_id` (spec S1-16).
     """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
 class RetryLaterError(Exception):
-    """What the operation needs is busy: it shall be tried again, delay_seconds from now (spec S1-11)."""
+    """Raise it when what the operation needs is busy: it runs again delay_seconds from now (spec S1-11)."""
 
     def __init__(self, reason: str, delay_seconds: float = 60) -> None:
         super().__init__(reason)
@@ -67,13 +67,13 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class OperationResult:
-    """What came of an operation that did not fail (spec S1-10).
+    """The result of an operation that did not fail (spec S1-10).
 
     result: kept in the fact of the success. progress_current, progress_total: None leaves what was reported.
     deferred: the job goes on as the set of its batches and children, and its operation is over; without any,
     it succeeded (spec S1-40). publish_operations: (queue, message) for each batch; of a batch, one at most:
-    its second step. publish_after_commit: (queue, id) of jobs that `session.submit` prepared, where they
-    shall go to another queue. failure_ratio: as in `ledger.jobs.job.JobDispatched`.
+    its second step. publish_after_commit: (queue, id) of jobs that `session.submit` prepared, for
+    another queue. failure_ratio: as in `ledger.jobs.job.JobDispatched`.
     """
 
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class OperationResult:
     failure_ratio: float = 1.0
 
 
-MOST: Final = 2**63
+PROGRESS_END: Final = 2**63
 """Progress is less than this, and not less than its negative: what a bigint of PostgreSQL holds."""
 
 
@@ -105,16 +105,16 @@ def checked(operation: str, result: object) -> OperationResult:
             continue
         if isinstance(number, bool) or not isinstance(number, int):
             raise TypeError(f"{name} is {type(number).__name__}: it must be an int or None")
-        if not -MOST <= number < MOST:
+        if not -PROGRESS_END <= number < PROGRESS_END:
             raise ValueError(f"{name} is {number}: it must fit 64 bits")
     return result
 
 
 class Emit(Protocol):
-    """Says something while the operation runs: visible at once, in a transaction of its own (spec S1-15).
+    """Emits an event while the operation runs: visible at once, in a transaction of its own (spec S1-15).
 
     fields `_progress_current` and `_progress_total` are the job's progress. Raises WorkStopped once the job
-    was cancelled or its lease lost; anything else that goes wrong is logged and does not fail the operation.
+    was cancelled or its lease lost; any other error is logged and does not fail the operation.
     """
 
     def __call__(
@@ -129,16 +129,16 @@ class Emit(Protocol):
 class Operation(Protocol):
     """An operation: its name, and what it does (spec S1-13).
 
-    It may have besides: `payload_model`, a pydantic model against which its payload is checked; without one
-    it gets the mapping itself. `description`, a text. `summarize_payload(payload)` or `(payload, session)`,
-    which says in a few words what a payload is about. `ends_process`: True where its process shall run
-    nothing else after it, since it leaves traces there.
+    Optional: `payload_model`, a pydantic model that checks its payload; without one it gets the mapping
+    itself. `description`, a text. `summarize_payload(payload)` or `(payload, session)`, which returns a short
+    text on a payload. `ends_process`: True if its process must run nothing else after it, because it leaves
+    traces there.
     """
 
     @property
     def name(self) -> str: ...
 
-    def execute(self, session: Session, payload: Any, *, emit: Emit) -> OperationResult | None: ...
+    def execute(self, session: OperationContext, payload: Any, *, emit: Emit) -> OperationResult | None: ...
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class FunctionOperation:
     summarize_payload: Callable[..., str | None] | None = None
     ends_process: bool = False
 
-    def execute(self, session: Session, payload: Any, *, emit: Emit) -> OperationResult | None:
+    def execute(self, session: OperationContext, payload: Any, *, emit: Emit) -> OperationResult | None:
         """Call it."""
         return self.function(session, payload, emit=emit)
 
@@ -167,7 +167,7 @@ class Registry:
         self._operations: dict[str, Operation] = {}
 
     def register(self, operation: Operation) -> None:
-        """Know an operation. Raises BadInput, a ValueError, where its name is taken or it is no operation."""
+        """Add an operation. Raises BadInput, a ValueError, if its name is taken or it is no operation."""
         name: object = getattr(operation, "name", None)
         if not isinstance(name, str) or not name or not callable(getattr(operation, "execute", None)):
             raise BadInput(f"{operation!r} is no operation: it needs a name and a method execute")
@@ -208,19 +208,21 @@ class Registry:
         return tuple(sorted(self._operations))
 
     def describe(self, name: str) -> str | None:
-        """What an operation says that it does. Raises UnknownOperation."""
+        """The description of an operation. Raises UnknownOperation."""
         text = getattr(self.get(name), "description", None)
         return text if isinstance(text, str) else None
 
-    def summary(self, name: str, payload: Mapping[str, Any], session: Session | None = None) -> str | None:
-        """A few words on a payload; None where nothing good is said (spec S1-13). Never raises."""
+    def summary(
+        self, name: str, payload: Mapping[str, Any], session: OperationContext | None = None
+    ) -> str | None:
+        """A short text on a payload; None where there is none (spec S1-13). Never raises."""
         try:
             summarize = getattr(self.get(name), "summarize_payload", None)
             if summarize is None:
                 return None
             takes = len(inspect.signature(summarize).parameters)
             text = summarize(dict(payload), session) if takes > 1 else summarize(dict(payload))
-            return text[:SUMMARY] if isinstance(text, str) else None
+            return text[:MAX_SUMMARY] if isinstance(text, str) else None
         except Exception:
             return None
 
@@ -231,25 +233,26 @@ class Registry:
     def payload_of(self, name: str, text: str, job: str | None = None) -> Any:
         """As `payload`, from JSON text: a list is a list to a strict model then, and a time in text a time.
 
-        job: the id of the job, added under `_job_id` for who gets the mapping, or asks for it (spec S1-16).
+        job: the id of the job, added under `_job_id` where no model or the model wants it (spec S1-16).
         """
         model: type[BaseModel] | None = getattr(self.get(name), "payload_model", None)
         if model is None:
             given = json.loads(text)
             return given if job is None else {**given, JOB_ID: job}
-        if job is not None and _asks(model):
+        if job is not None and _wants_id(model):
             text = body({**json.loads(text), JOB_ID: job})
         try:
             return model.model_validate_json(text)
         except ValidationError as error:
             wrongs = [
-                f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}" for e in error.errors()[:WRONGS]
+                f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}"
+                for e in error.errors()[:MAX_ERRORS]
             ]
             raise BadPayload(name, model.__name__, wrongs) from None
 
 
 @cache
-def _asks(model: type[BaseModel]) -> bool:
+def _wants_id(model: type[BaseModel]) -> bool:
     """Whether a model has a field for the job's id."""
     return any(JOB_ID in (info.alias, info.validation_alias) for info in model.model_fields.values())
 

@@ -1,11 +1,13 @@
 """
-A reaper: rescues work whose worker vanished, and work that waits though nobody is busy.
+A reaper: ends the claims of workers that vanished, and offers waiting work again that free workers pass by.
 
     Reaper(log).run(stop)
 
-It nominates by tables that may be lost (leases) or behind (the view `work`), and decides by appends: a claim
-is ended under the guard of its own token, so of a reaper and a worker that come at once, one wins. There is
-no message to send: what is queued in the log is offered, from that commit on (W1-13). Any number may run.
+When a worker dies, its leases run out. The reaper takes out each expired lease and ends its claim by an
+append under the guard of the claim's token: of reaper and worker, one wins. Within the budget of
+`max_requeues` the work is offered again, else it fails. Leases may be lost and the view `work` may be behind:
+both only nominate. No message is sent: work is offered from the commit that queues it (W1-13). Any number of
+reapers may run.
 """
 
 from __future__ import annotations
@@ -15,30 +17,33 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from ledger import Ledger
+from ledger import BadInput, Ledger, UnreadableEvent
+from ledger.domain.names import split_name
 from ledger.errors import ClaimLost, GuardFailed, MoveNotAllowed, SchemaMismatch, StreamConflict
-from ledger.jobs import OpenBatch, OpenJob, OpenWork
-from ledger.names import split_name
-from ledger.store.leases import Expired, Leases
-from projections.sql import query
+from ledger.jobs import OpenBatch, OpenJob
+from ledger.jobs.leases import ExpiredLease, Leases
+from ledger.jobs.work import OpenWork
+from ledger.log.sql import Statement, Statements
+from ledger.roles import require_roles
 
+SQL = Statements(__package__, "reaper")
 EVERY: Final = 5.0
 """Seconds between two cycles."""
 GRACE: Final = 30.0
 """Seconds that a worker has to renew a lease whose row was lost."""
 STALLED: Final = 600.0
-"""Seconds after which work that is due counts as orphaned (spec S1-63)."""
-MOST_STALLS: Final = 5
+"""Seconds after which due work that nobody takes is offered again (spec S1-63)."""
+MAX_STALLS: Final = 5
 """How often it is offered again, before it is left to an operator."""
 SILENT: Final = 600.0
-"""Seconds after which a worker that says nothing is no longer listed."""
-AT_ONCE: Final = 100
-"""Pieces of work that are looked at together; as many appends are made in one transaction."""
+"""Seconds without a renewal after which a worker is no longer listed."""
+BATCH: Final = 100
+"""Claims that are ended in one append, at most."""
 
 _log = logging.getLogger(__name__)
 
 
-class Figures(NamedTuple):
+class Counts(NamedTuple):
     """What one cycle did. requeued, failed: claims that were ended, whose workers had vanished.
 
     dropped: leases of claims that were over; granted: leases put because the row was lost; offered: orphaned
@@ -57,16 +62,16 @@ class Figures(NamedTuple):
         """How many claims were ended (spec S1-60)."""
         return self.requeued + self.failed
 
-    def plus(self, other: Figures) -> Figures:
+    def plus(self, other: Counts) -> Counts:
         """The sum."""
-        return Figures(*(a + b for a, b in zip(self, other, strict=True)))
+        return Counts(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class Reaper:
-    """Looks every so many seconds for what was left behind. stall_seconds: how long due work may wait.
+    """Runs a cycle every so many seconds. stall_seconds: how long due work may wait.
 
-    grace_seconds: how long a worker has to renew a lease whose row was lost. most_stalls: how often the same
-    work is offered again. silent_seconds: after how long a silent worker is no longer listed.
+    grace_seconds: how long a worker has to renew a lease whose row was lost. max_stalls: how often the same
+    work is offered again. silent_seconds: when a silent worker is no longer listed.
     """
 
     def __init__(
@@ -76,57 +81,64 @@ class Reaper:
         every: float = EVERY,
         grace_seconds: float = GRACE,
         stall_seconds: float = STALLED,
-        most_stalls: int = MOST_STALLS,
+        max_stalls: int = MAX_STALLS,
         silent_seconds: float = SILENT,
     ) -> None:
         self.ledger, self.leases, self.every = ledger, Leases(ledger), every
         self.grace_seconds, self.silent_seconds = grace_seconds, silent_seconds
-        self.stall_seconds, self.most_stalls = stall_seconds, most_stalls
-        self.figures = Figures()
+        self.stall_seconds, self.max_stalls = stall_seconds, max_stalls
+        self.counts = Counts()
 
     def run(self, stop: threading.Event | None = None) -> None:
-        """Rescue until `stop` is set. A cycle that fails is logged, and the next one follows (spec S1-60)."""
+        """Run cycles until `stop` is set. A cycle that fails is logged; the next one follows (spec S1-60).
+
+        Raises NoPermission where the login lacks a role.
+        """
+        require_roles(self.ledger, "pledger reaper run")
         stopped = stop or threading.Event()
         while True:
             try:
-                figures = self.run_once()
+                counts = self.run_once()
             except Exception:
                 _log.exception("a cycle of the reaper failed; the next one is in %s s", self.every)
             else:
-                self.figures = self.figures.plus(figures)
-                if figures.reaped or figures.offered or figures.granted:
-                    _log.info("reaped: %s", figures)
+                self.counts = self.counts.plus(counts)
+                if counts.reaped or counts.offered or counts.granted:
+                    _log.info("reaped: %s", counts)
             if stopped.wait(self.every):
                 return
 
-    def run_once(self) -> Figures:
-        """One cycle. Raises ServerUnavailable, and whatever else goes wrong."""
-        figures = self._expired()
-        figures = figures.plus(Figures(forgotten=self.leases.forget(self.silent_seconds)))
-        granted = self._nominated("put_grace_leases", seconds=self.grace_seconds, limit=10 * AT_ONCE)
-        return figures.plus(Figures(granted=len(granted), offered=self._offer_again()))
+    def run_once(self) -> Counts:
+        """One cycle. Raises NoPermission, ServerUnavailable, and whatever else goes wrong."""
+        require_roles(self.ledger, "pledger reaper run")
+        counts = self._expired()
+        counts = counts.plus(Counts(forgotten=self.leases.remove_silent(self.silent_seconds)))
+        granted = self._nominated(SQL.put_grace_leases, seconds=self.grace_seconds, limit=10 * BATCH)
+        return counts.plus(Counts(granted=len(granted), offered=self._offer_again()))
 
     # Workers that vanished
 
-    def _expired(self) -> Figures:
+    def _expired(self) -> Counts:
         """End claims whose leases are over.
 
         A lease is taken out first, by whoever gets it. Where this process dies before the append, the claim
         has no lease, gets one of grace, and so comes here again.
         """
-        figures = Figures()
-        while taken := self.leases.take_expired(AT_ONCE):
+        counts = Counts()
+        while taken := self.leases.take_expired(BATCH):
             held = [lease for lease in taken if lease.head_token == lease.token]
             ended = self._end(held)
-            figures = figures.plus(Figures(dropped=len(taken) - len(held))).plus(ended)
-            if len(taken) < AT_ONCE:
+            counts = counts.plus(Counts(dropped=len(taken) - len(held))).plus(ended)
+            if len(taken) < BATCH:
                 break
-        return figures
+        return counts
 
-    def _end(self, leases: Sequence[Expired]) -> Figures:
+    def _end(self, leases: Sequence[ExpiredLease]) -> Counts:
         ready = {}
         for lease in leases:
             work = self._opened(lease.stream)
+            if work is None:
+                continue
             try:
                 work.check_lease(lease.token)
                 work.expire()
@@ -140,19 +152,19 @@ class Reaper:
             except (GuardFailed, StreamConflict) as error:  # of this one the worker was first
                 del ready[error.stream]
         failed = sum(work.over for work, _ in ready.values())
-        return Figures(requeued=len(ready) - failed, failed=failed, dropped=len(leases) - len(ready))
+        return Counts(requeued=len(ready) - failed, failed=failed, dropped=len(leases) - len(ready))
 
     # Work that nobody takes
 
     def _offer_again(self) -> int:
         nominated = self._nominated(
-            "stalled_work", seconds=self.stall_seconds, most=self.most_stalls, limit=AT_ONCE
+            SQL.stalled_work, seconds=self.stall_seconds, max_stalls=self.max_stalls, limit=BATCH
         )
         return sum(self._offered(stream) for stream in nominated)
 
     def _offered(self, stream: str) -> bool:
         work = self._opened(stream)
-        if work.state.status not in work.WAITING or work.state.stalls >= self.most_stalls:
+        if work is None or work.state.status not in work.WAITING or work.state.stalls >= self.max_stalls:
             return False
         work.offer_again()
         try:
@@ -161,15 +173,19 @@ class Reaper:
             return False
         return True
 
-    def _nominated(self, name: str, **parameters: Any) -> list[str]:
-        """Streams that the view of work shows; none while nobody has kept that view yet."""
+    def _nominated(self, statement: Statement, **parameters: Any) -> list[str]:
+        """The streams that the view `work` nominates; none while nobody has kept that view yet."""
         try:
-            with self.ledger.reader() as connection:
-                rows = query(connection, self.ledger.schema, name, **parameters)
+            return [stream for (stream,) in self.ledger.query(statement, **parameters)]
         except SchemaMismatch:
             return []
-        return [stream for (stream,) in rows]
 
-    def _opened(self, stream: str) -> OpenWork[Any, Any]:
+    def _opened(self, stream: str) -> OpenWork[Any, Any] | None:
+        """The work of a stream; None where it is none that can be read, which is logged: the others go on."""
         category, key = split_name(stream)
-        return self.ledger.load(OpenBatch if category == OpenBatch.CATEGORY else OpenJob, *key)
+        kind: type[OpenWork[Any, Any]] = OpenBatch if category == OpenBatch.CATEGORY else OpenJob
+        try:
+            return self.ledger.load(kind, *key)
+        except (UnreadableEvent, BadInput, TypeError) as error:
+            _log.error("%s cannot be rescued: %s", stream, error)
+            return None

@@ -3,9 +3,9 @@ A scheduler: submits the jobs of schedules when they are due.
 
     Scheduler(log).run(stop)
 
-A time fires by one append: `schedule.fired` at exactly the version that was looked at, and the job with it.
-So however many schedulers run, each time fires once, and a kill leaves both or neither. What time it is, the
-database says.
+A time fires by one append: `schedule.fired` at exactly the version that was read, together with the job. So
+however many schedulers run, each time fires once, and a kill leaves both or neither. The time is the
+database's.
 """
 
 from __future__ import annotations
@@ -17,90 +17,98 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
-from ledger import BadInput, Ledger, LedgerError
-from ledger.append import Append, append_of
+from ledger import BadInput, Ledger, LedgerError, UnreadableEvent
 from ledger.errors import DuplicateJob, NoPermission, StreamConflict
-from ledger.expected import Exact
-from ledger.jobs import CatchUp, Jobs, OpenJob, OpenSchedule, Schedules
+from ledger.jobs import CatchUp, Jobs, OpenJob, Schedules
 from ledger.jobs.cron import missed, times
 from ledger.jobs.job import ACTIVE
-from ledger.jobs.schedule import made_for
+from ledger.jobs.schedule import OpenSchedule, job_for
+from ledger.log.append import Append, Exact, append_of
+from ledger.roles import require_roles
 
-LONGEST_PAUSE: Final = 2.0
-"""Seconds between two looks, at most: a schedule that another process sets is seen then."""
-SHORTEST_PAUSE: Final = 0.01
+MAX_PAUSE: Final = 2.0
+"""Seconds between two runs, at most: so late a new schedule is seen."""
+MIN_PAUSE: Final = 0.01
 LATE: Final = timedelta(seconds=60)
 """How late a time may be and still fire where missed times are not made up for."""
-PIECE: Final = 100
-"""Times of one schedule that are made up for in one look."""
+MAX_TIMES: Final = 100
+"""Missed times of one schedule that fire in one run, at most."""
 
 _log = logging.getLogger(__name__)
 
 
-class Figures(NamedTuple):
-    """What one look came to.
+class Counts(NamedTuple):
+    """The results of one run.
 
-    fired, skipped: times for which a job was submitted, or was not. beaten: what another scheduler did first.
-    failed: schedules whose job cannot be made here. seconds: until the next time is due, None without one.
+    fired, skipped: times for which a job was submitted, or was not. conflicts: times that another scheduler
+    did first. failed: schedules whose job cannot be made here. seconds: until the next time; None: no one.
     """
 
     fired: int = 0
     skipped: int = 0
-    beaten: int = 0
+    conflicts: int = 0
     failed: int = 0
     seconds: float | None = None
 
 
 class Scheduler:
-    """Submits what is due. longest_pause: seconds between two looks, at most. Any number may run."""
+    """Submits what is due. max_pause: seconds between two runs, at most. Any number may run."""
 
-    def __init__(self, ledger: Ledger, *, longest_pause: float = LONGEST_PAUSE) -> None:
-        self.ledger, self.longest_pause = ledger, longest_pause
+    def __init__(self, ledger: Ledger, *, max_pause: float = MAX_PAUSE) -> None:
+        self.ledger, self.max_pause = ledger, max_pause
         self._jobs, self._schedules = Jobs(ledger), Schedules(ledger)
-        self._told: dict[str, int] = {}
+        self._logged: dict[str, int] = {}
 
     def run(self, stop: threading.Event | None = None) -> None:
         """Submit for ever, or until `stop` is set; an error of the server is logged. Raises NoPermission."""
         stopped = stop or threading.Event()
         while not stopped.is_set():
-            pause = self.longest_pause
+            pause = self.max_pause
             try:
-                figures = self.run_once(stopped)
-                if figures.seconds is not None:
-                    pause = min(pause, max(SHORTEST_PAUSE, figures.seconds))
+                counts = self.run_once(stopped)
+                if counts.seconds is not None:
+                    pause = min(pause, max(MIN_PAUSE, counts.seconds))
             except NoPermission:
                 raise
             except LedgerError as error:
                 _log.warning("schedules could not be looked at: %s", error)
             stopped.wait(pause)
 
-    def run_once(self, stop: threading.Event | None = None) -> Figures:
-        """Submit what is due now. Raises ServerUnavailable."""
+    def run_once(self, stop: threading.Event | None = None) -> Counts:
+        """Submit what is due now. Raises NoPermission, ServerUnavailable."""
+        require_roles(self.ledger, "Scheduler")
         now = self._schedules.clock()
-        counts, soonest = dict.fromkeys(("fired", "skipped", "beaten", "failed"), 0), list[datetime]()
-        for schedule in self.ledger.load_below(("schedule/", OpenSchedule)):
+        counts, soonest = dict.fromkeys(("fired", "skipped", "conflicts", "failed"), 0), list[datetime]()
+        for schedule in self.ledger.load_below(("schedule/", OpenSchedule), unread=self._log_unreadable):
             if stop is not None and stop.is_set():
                 break
             try:
-                for came_to in self._look(schedule, now):
-                    counts[came_to] += 1
+                for result in self._run_schedule(schedule, now):
+                    counts[result] += 1
                 soonest += schedule.state.next_times()
-            except BadInput as error:
+            except (BadInput, UnreadableEvent) as error:
                 counts["failed"] += 1
-                if self._told.get(schedule.name) != schedule.version:
-                    self._told[schedule.name] = schedule.version
+                if self._logged.get(schedule.name) != schedule.version:
+                    self._logged[schedule.name] = schedule.version
                     _log.error("%s cannot submit its job here: %s", schedule.name, error)
         seconds = (min(soonest) - now).total_seconds() if soonest else None
-        return Figures(**counts, seconds=seconds)
+        return Counts(**counts, seconds=seconds)
 
-    def _look(self, schedule: OpenSchedule, now: datetime) -> list[str]:
-        """What came of the times of one schedule that are due."""
+    def _log_unreadable(self, error: UnreadableEvent) -> None:
+        """Log once that a schedule cannot be read."""
+        stream = str(error.stream)
+        if self._logged.get(stream) != error.version:
+            self._logged[stream] = error.version or 0
+            _log.error("a schedule is left out: %s", error)
+
+    def _run_schedule(self, schedule: OpenSchedule, now: datetime) -> list[str]:
+        """Fire or skip the due times of one schedule; the results."""
         state = schedule.state
         if state.status != "active" or state.after is None:
             return []
         if state.catch_up == CatchUp.ALL:
             later = times(state.cron, state.timezone, state.after)
-            due = list(islice(takewhile(lambda at: at <= now, later), PIECE))
+            due = list(islice(takewhile(lambda at: at <= now, later), MAX_TIMES))
             return self._each(schedule, due)
         due = missed(state.cron, state.timezone, state.after, now)
         if not due:
@@ -110,22 +118,22 @@ class Scheduler:
         return [self._fire(schedule, due[-1], len(due) - 1)]
 
     def _each(self, schedule: OpenSchedule, due: Sequence[datetime]) -> list[str]:
-        came_to: list[str] = []
+        result: list[str] = []
         for at in due:
-            came_to.append(self._fire(schedule, at, 0))
-            if came_to[-1] == "beaten":
+            result.append(self._fire(schedule, at, 0))
+            if result[-1] == "conflicts":
                 break
-        return came_to
+        return result
 
     def _fire(self, schedule: OpenSchedule, at: datetime, passed: int) -> str:
-        """Submit the job of a time, unless the last one hinders it; what came of it."""
+        """Submit the job of a time, unless the last job is not over and must be; the result."""
         state, checks = schedule.state, list[Append]()
         if not state.overlap and state.last_job is not None:
             last = self.ledger.load(OpenJob, state.last_job)
             if last.state.status in ACTIVE:
                 return self._skip(schedule, at, "overlap", state.last_job, passed + 1)
             checks = [Append(last.name, [], Exact(last.version))]
-        made = made_for(state, at)
+        made = job_for(state, at)
         before = schedule.state, schedule.version
         schedule.fire(at, made.id, passed)
         try:
@@ -137,15 +145,15 @@ class Scheduler:
             return self._skip(schedule, at, "duplicate", error.job, passed + 1)
         except StreamConflict as error:
             # Its id says that this job is the one of this time: it was submitted, so only that is recorded.
-            return self._done(schedule, "fired") if error.stream == made.job.name else "beaten"
+            return self._done(schedule, "fired") if error.stream == made.job.name else "conflicts"
 
     def _skip(self, schedule: OpenSchedule, at: datetime, reason: str, job: str | None, many: int) -> str:
         schedule.skip(at, reason, job, many)
         return self._done(schedule, "skipped")
 
-    def _done(self, schedule: OpenSchedule, came_to: str) -> str:
+    def _done(self, schedule: OpenSchedule, result: str) -> str:
         try:
             self.ledger.commit(schedule)
         except StreamConflict:
-            return "beaten"
-        return came_to
+            return "conflicts"
+        return result

@@ -1,4 +1,4 @@
-"""What goes on beside a worker, in threads of its process: closes parents, passes cancels on, rescues."""
+"""The services of a worker, in threads of its process: fan-in, cascade, scheduler, reaper, views."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, Self
 
-from ledger import Ledger
+from ledger import Ledger, NoPermission, ServerUnavailable
+from projections.engine.projector import Projector, views_named
 from projections.shipped import load
-from projections.views.projector import Projector, views_named
 
 from .election import Election
 
 FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 30.0
-"""Seconds until a service that ended with an error is begun anew; doubled each time that it ends at once."""
-LONGEST_WAIT: Final = 0.02
-"""Seconds between two looks of the view `work` at a log that stands still: so much later a job begins."""
+MAX_PAUSE: Final = 30.0
+"""Seconds until a service that failed is started again; doubled each time that it fails at once."""
+MAX_WAIT: Final = 0.02
+"""Seconds between two reads of a quiet log for the view `work`: a job starts so much later at most."""
 GATHER: Final = 0.015
-"""Seconds between two batches of the view `work` under load: events by ones cost as much as by tens."""
+"""Seconds between two batches of the view `work` under load: one event costs as much as ten."""
 LISTED: Final = 0.25
-"""Seconds after which lists show what happened, at most, and what waits for it."""
+"""Seconds after which lists show an event, at most."""
 
 Act = Callable[[threading.Event], object]
-"""Serves until the event is set; made anew for each beginning."""
+"""Runs until the event is set; made anew for each start."""
 
 _log = logging.getLogger(__name__)
 
 
 class Service:
-    """Something that runs in a thread for ever: an error is logged, and it is begun anew.
+    """Runs in a thread for ever: an error is logged, and it starts again.
 
-    election: it runs only where and as long as this worker is elected; always without one. begun: how often.
+    election: it runs only while this worker is elected; without one, always. begun: how often it started.
     error: the last one.
     """
 
@@ -52,91 +52,103 @@ class Service:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
+        self.end()
         self._thread.join()
 
+    def end(self) -> None:
+        """Stop it, without waiting."""
+        self._stop.set()
+
     def _run(self) -> None:
-        pause = FIRST_PAUSE
-        while (ending := self._wanted()) is not None:
+        pause, last_error = FIRST_PAUSE, ""
+        while (term := self._wanted()) is not None:
             self.begun += 1
             began = time.monotonic()
             try:
-                self.make()(ending)
+                self.make()(term)
+            except ServerUnavailable as error:  # begin anew as soon as it is back
+                self.error = error
+                pause = pause if isinstance(error, NoPermission) else FIRST_PAUSE
+                if last_error != str(error):
+                    last_error = str(error)
+                    _log.warning("the service %s tries again: %s", self.name, error)
             except BaseException as error:
                 self.error = error
-                if time.monotonic() > began + LONGEST_PAUSE:
+                if time.monotonic() > began + MAX_PAUSE:
                     pause = FIRST_PAUSE
                 _log.exception("the service %s ended, and begins again in %s s", self.name, pause)
             if self._stop.wait(pause):
                 return
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE)
 
     def _wanted(self) -> threading.Event | None:
-        """Wait until it shall run: what is set when it shall not any more; None at the end."""
+        """Wait until it may run: an event that is set when it must stop; None at the end."""
         if self.election is not None:
             return self.election.term(self._stop)
         return None if self._stop.is_set() else self._stop
 
 
-class KeepingWork(Service):
-    """Keeps the view `work`, unless another projector does; to be waited for with pipes: it moved."""
+class WorkProjector(Service):
+    """Keeps the view `work`, unless another projector does; `fileno` becomes readable when it moved."""
 
     def __init__(self, ledger: Ledger) -> None:
-        super().__init__("projector", self._made)
+        super().__init__("projector", self._make)
         self.ledger = ledger
-        self._news, self._tells = socket.socketpair()
-        for end in (self._news, self._tells):
+        self._signal_in, self._signal_out = socket.socketpair()
+        for end in (self._signal_in, self._signal_out):
             end.setblocking(False)
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        self._news.close()
-        self._tells.close()
+        self._signal_in.close()
+        self._signal_out.close()
 
     def fileno(self) -> int:
-        """Of what can be read once the view moved."""
-        return self._news.fileno()
+        """Of the socket that is readable once the view moved."""
+        return self._signal_in.fileno()
 
-    def seen(self) -> None:
-        """Note that it moved: from then on it is waited for anew."""
+    def clear(self) -> None:
+        """Clear the signal that it moved."""
         with suppress(BlockingIOError):
-            self._news.recv(4096)
+            self._signal_in.recv(4096)
 
     def _moved(self, _view: str) -> None:
-        with suppress(OSError):  # full: it was told already; closed: nobody listens
-            self._tells.send(b".")
+        with suppress(OSError):  # full: the signal is set already; closed: nobody waits
+            self._signal_out.send(b".")
 
-    def _made(self) -> Act:
+    def _make(self) -> Act:
         load()
         views = views_named(["work"])
-        projector = Projector(
-            self.ledger, views, longest_pause=LONGEST_WAIT, gather=GATHER, moved=self._moved
-        )
+        projector = Projector(self.ledger, views, longest_pause=MAX_WAIT, gather=GATHER, moved=self._moved)
         return projector.run
 
 
-def serving(ledger: Ledger, lease_seconds: float, election: Election | None = None) -> list[Service]:
-    """What closes parents (fan_in), passes cancels on (cascade), submits on schedule, rescues, keeps lists.
+def background_services(
+    ledger: Ledger, lease_seconds: float, election: Election | None = None, *, projecting: bool = True
+) -> list[Service]:
+    """The fan-in, the cascade, the scheduler, the reaper, and the projector of the view `jobs`.
 
-    With an election only the elected worker runs them, but for what rescues: that all do, as often as leases
-    of `lease_seconds` are worth it, and at least every five seconds.
+    projecting: whether the view is kept, which needs the projector's role. With an election only the elected
+    worker runs them, except the reaper: every worker runs one, three times in `lease_seconds`, at least every
+    five seconds.
     """
 
-    def answering(module: str) -> Service:
+    def reactor(module: str) -> Service:
         return Service(module, lambda: _of(module, module)(ledger).run, election)
 
     every = min(5.0, lease_seconds / 3)
+    lists = [Service("jobs", lambda: _list_projector(ledger), election)] if projecting else []
     return [
-        answering("fan_in"),
-        answering("cascade"),
+        reactor("fan_in"),
+        reactor("cascade"),
         Service("scheduler", lambda: _of("scheduler", "Scheduler")(ledger).run, election),
         Service("reaper", lambda: _of("reaper", "Reaper")(ledger, every=every).run),
-        Service("jobs", lambda: _listing(ledger), election),
+        *lists,
     ]  # fmt: skip
 
 
-def _listing(ledger: Ledger) -> Act:
-    """Keeps the view `jobs`, which lists of jobs ask."""
+def _list_projector(ledger: Ledger) -> Act:
+    """Keeps the view `jobs`, from which lists of jobs are read."""
     load()
     return Projector(ledger, views_named(["jobs"]), longest_pause=LISTED, gather=LISTED).run
 

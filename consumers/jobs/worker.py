@@ -1,10 +1,11 @@
 """
-A worker: takes work, claims it, lets processes of their own run it, and records what came of it.
+A worker: claims work, runs it in child processes, and records the outcome.
 
     Worker(log, "mypipeline.operations:registry", concurrency=4).run()
 
-Claim and outcome are two short transactions around a long run (spec S1-21): nothing is open meanwhile. What
-is recorded is guarded by the token of the claim, so a worker that was taken over changes nothing.
+Claim and outcome are two short transactions around a long run (spec S1-21); no transaction is open meanwhile.
+The outcome is guarded by the token of the claim, so a worker that lost its claim changes nothing. claim.py
+takes work, record.py records, lease_renewal.py keeps the leases, sandbox/ runs operations.
 """
 
 from __future__ import annotations
@@ -22,31 +23,34 @@ from uuid import uuid4
 
 from ledger import Ledger, LedgerError, SchemaMismatch, ServerUnavailable
 from ledger.errors import AppendUncertain, LedgerBusy, StorageFull
-from ledger.jobs import OpenBatch, OpenWork
-from ledger.store.leases import Held, Leases, Seen
+from ledger.jobs.leases import HeldLease, Leases, LeaseStatus
+from ledger.roles import require_roles
 
+from .claim import Claim, LogOffers, Offers, task_of
 from .election import Election
-from .heart import Heart
-from .messages import Stopped, Task
+from .lease_renewal import LeaseRenewal
+from .messages import Stopped, Task, UnknownHere
 from .operation import registry_at
-from .recording import Claimed, Part, Recording, claiming, ending
-from .services import KeepingWork, serving
-from .slot import Slot
-from .taking import LogOffers, Offers, Taken
+from .outcome_log import log_outcome
+from .record import Part, Recorder, claim_part, outcome_part
+from .sandbox.slot import Slot
+from .services import Service, WorkProjector, background_services
 
 LEASE: Final = 30.0
-"""Seconds that a lease holds without being renewed; it is renewed three times as often, or more."""
+"""Seconds that a lease holds without a renewal; it is renewed at least three times in them."""
 GRACE: Final = 10.0
-"""Seconds that an operation has to stop by itself once its claim is over."""
+"""Seconds that an operation has to stop once its claim is over, before its process is killed."""
 DRAIN: Final = 30.0
-"""Seconds that a worker which was told to end waits for what runs (spec S1-32)."""
-FIRST_PAUSE: Final = 0.002
-LONGEST_PAUSE: Final = 0.1
-"""Seconds between two looks for work, when there was none and the view did not move: some may be due."""
-AWAY: Final = 0.2
-"""Seconds between two attempts at a server that is away; less where the view moves or an operation ends."""
-_AWAY: Final = (ServerUnavailable, AppendUncertain, LedgerBusy, StorageFull, SchemaMismatch)
-"""What is waited for: a server, room in it, or the view `work`, which a projector makes when it begins."""
+"""Seconds that a stopped worker waits for running operations (spec S1-32)."""
+MIN_PAUSE: Final = 0.002
+MAX_PAUSE: Final = 0.1
+"""Seconds between two attempts to take work when there was none and the view did not move."""
+LAST_TIMEOUT: Final = 1.0
+"""Seconds that a worker which ends waits for each answer of a server that is away."""
+RETRY_PAUSE: Final = 0.2
+"""Seconds between two attempts while the server is away; less when an operation ends."""
+_RETRIED: Final = (ServerUnavailable, AppendUncertain, LedgerBusy, StorageFull, SchemaMismatch)
+"""Errors after which the worker tries again: no server, no room in it, or no view `work` yet."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,13 +58,15 @@ _log = logging.getLogger(__name__)
 class Worker:
     """Runs operations of a registry (`MODULE:NAME`), up to `concurrency` at once.
 
-    queues: takes from these, from all where none are given. lease_seconds: after so long without a sign of
-    life its claims are over. grace_seconds: how long an operation has to stop once its claim is over.
-    drain_seconds: how long a worker that shall end waits for what runs. projecting: whether it keeps the view
-    `work`, unless another projector does. services: whether it also runs what closes parents, passes cancels
-    on, submits on schedule, and rescues the lost. memory_mb: what an operation's process may take.
+    queues: take work from these only; by default from all. name: the actor of all events that it and its
+    operations record. lease_seconds: its claims are over after so long without a renewal. grace_seconds: how
+    long an operation has to stop once its claim is over. drain_seconds: how long a stopped worker waits for
+    running operations. projecting: whether it keeps the views `work` and `jobs`, unless another projector
+    does. services: whether it also runs fan-in, cascade, scheduler and reaper. memory_mb: the address space
+    of an operation's process.
 
-    done: how many claims came to an end. draining: it takes nothing any more.
+    done: how many claims ended. draining: it takes no more work. known: the operations that it takes: those
+    of its registry, except any that one of its processes turned out not to know.
     """
 
     def __init__(
@@ -81,112 +87,129 @@ class Worker:
     ) -> None:
         self.ledger, self.place, self.queues = ledger, registry, queues
         self.registry = registry_at(registry)
-        self.name = name or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
+        self.name = name or f"{ledger.actor}:{os.getpid()}:{uuid4().hex[:6]}"
         self.concurrency, self.lease_seconds, self.memory_mb = concurrency, lease_seconds, memory_mb
-        self.grace_seconds, self.drain_seconds = grace_seconds, drain_seconds
+        self.drain_seconds = drain_seconds
         self.projecting, self.serves = projecting, services
-        self.offers = offers or LogOffers(ledger, self.name, queues, lease_seconds)
-        self.recording = Recording(ledger, self.name)
+        self.known = set(self.registry.names)
+        self.offers = offers or LogOffers(ledger, self.name, queues, lease_seconds, operations=self.known)
+        self.recording = Recorder(ledger, self.name)
         self.done, self.draining = 0, False
         self.slots: list[Slot] = []
-        self._claims: dict[str, Claimed] = {}
+        self._claims: dict[str, Claim] = {}
+        self._started_at: dict[str, float] = {}
         self._parts: list[Part] = []
         self._over: list[tuple[str, int]] = []
-        self._lost: dict[str, Seen] = {}
-        self._told: dict[Slot, tuple[Task, float]] = {}
-        self._view: KeepingWork | None = None
-        self._said = ""
+        self._stop_requests = StopRequests(grace_seconds)
+        self._view: WorkProjector | None = None
+        self._services: list[Service] = []
+        self._last_error = ""
 
     def run(self, stop: threading.Event | None = None) -> bool:
-        """Work until `stop` is set, then until what runs is done; whether something had to be given back.
+        """Work until `stop` is set, then until running operations end; whether work had to be given back.
 
-        A server that goes away is waited for: what came of operations meanwhile is recorded when it is back.
-        Raises BadInput where the processes of its operations cannot import their registry.
+        It waits for a server that goes away: outcomes of operations are recorded when it is back.
+        Raises NoPermission, and BadInput where the child processes cannot import the registry.
         """
         stopped = stop or threading.Event()
+        require_roles(self.ledger, f"pledger worker run{'' if self.projecting else ' --no-views'}")
         with ExitStack() as stack:
             stands = None
             if self.projecting:
-                self._view = stack.enter_context(KeepingWork(self.ledger))
+                self._view = stack.enter_context(WorkProjector(self.ledger))
+                self._services.append(self._view)
             if self.serves:
                 election = Election(Leases(self.ledger), self.name, self.lease_seconds)
-                for service in serving(self.ledger, self.lease_seconds, election):
-                    stack.enter_context(service)
+                for service in background_services(
+                    self.ledger, self.lease_seconds, election, projecting=self.projecting
+                ):
+                    self._services.append(stack.enter_context(service))
                 stack.callback(election.resign)
                 stands = election.stand
-            heart = Heart(
-                self.ledger, self.name, self._held, self._is_lost,
-                seconds=self.lease_seconds, figures=self._figures, also=stands,
+            renewal = LeaseRenewal(
+                self.ledger, self.name, self._held, self._stop_requests.lost,
+                seconds=self.lease_seconds, figures=self._status, also=stands,
             )  # fmt: skip
-            stack.callback(heart.stop)
+            stack.callback(renewal.stop)
             self._open_slots(stack)
-            heart.start()
+            renewal.start()
             try:
                 self._work(stopped)
                 self.draining = True
-                heart.beat_now()
+                renewal.renew_now()
                 self._drain()
+                self._shorten_timeouts(stack)
             finally:
                 gave_back = self._give_back()
         return gave_back
 
     def _open_slots(self, stack: ExitStack) -> None:
-        where = {"dsn": self.ledger.target.conninfo, "schema": self.ledger.schema, "actor": self.name}
+        connect = {"dsn": self.ledger.address.conninfo, "schema": self.ledger.schema, "actor": self.name}
         self.slots = []
         for _ in range(self.concurrency):
-            self.slots.append(Slot(self.place, where, memory_mb=self.memory_mb))
+            self.slots.append(Slot(self.place, connect, memory_mb=self.memory_mb))
             stack.callback(self.slots[-1].close)
 
     # The loop
 
     def _work(self, stopped: threading.Event) -> None:
-        pause = FIRST_PAUSE
+        pause = MIN_PAUSE
         while not stopped.is_set():
             busy = self._cycle(pause)
-            pause = FIRST_PAUSE if busy else min(pause * 2, LONGEST_PAUSE)
+            pause = MIN_PAUSE if busy else min(pause * 2, MAX_PAUSE)
 
     def _cycle(self, seconds: float) -> bool:
-        """Record what came, claim what fits, and wait for either; whether there was something to do."""
+        """Record outcomes, claim work for free slots, wait for either; whether there was something to do."""
         try:
-            self._came()
+            self._collect_outcomes()
             self._take()
             if self._parts:
                 self._record()
                 return True
-            self._said = ""
-            self._end_what_must()
+            self._last_error = ""
+            self._stop_requests.act(self.slots)
             if not self._rest(seconds) and self._over:
-                self._take(most=0)
+                self._take(limit=0)
             return False
-        except _AWAY as error:
-            if self._said != str(error):
-                self._said = str(error)
+        except _RETRIED as error:
+            if self._last_error != str(error):
+                self._last_error = str(error)
                 _log.warning("%s tries again: %s", self.name, error)
-            self._rest(AWAY)
+            self._rest(RETRY_PAUSE)
             return False
 
     def _rest(self, seconds: float) -> bool:
-        """Wait until a task says something, or the view moved; False where the time is over without."""
+        """Wait until a child answers or the view moves; False on timeout."""
         view: list[Any] = [] if self._view is None else [self._view]
         ready = wait([*(slot.pipe for slot in self.slots), *view], seconds)
         if self._view is not None and view[0] in ready:
-            self._view.seen()
+            self._view.clear()
         return bool(ready)
 
-    def _came(self) -> None:
-        """What came of tasks is to be recorded."""
+    def _collect_outcomes(self) -> None:
+        """Take the outcomes that child processes sent; they are recorded next."""
         for slot in self.slots:
-            if slot.pipe.poll() and (outcome := slot.answer()) is not None:
+            if slot.pipe.poll() and (outcome := slot.read_outcome()) is not None:
                 claim = self._claims.get(outcome.stream)
                 if claim is not None and claim.token == outcome.token:
-                    self._parts.append(ending(claim, outcome))
+                    if isinstance(outcome, UnknownHere):
+                        self._forget_operation(claim.work.state.operation)
+                    self._parts.append(outcome_part(claim, outcome))
 
-    def _take(self, most: int | None = None) -> None:
-        """Take leases on as much as there are free slots, and give back those that are over."""
+    def _forget_operation(self, operation: str) -> None:
+        """The code was replaced while the worker runs: leave to others what its new processes do not know."""
+        self.known.discard(operation)
+        _log.warning(
+            "a process of %s does not know operation %r: its code was changed since the worker began, "
+            "which takes no more of it; start it anew", self.name, operation,
+        )  # fmt: skip
+
+    def _take(self, limit: int | None = None) -> None:
+        """Take leases for the free slots, and release those that are over."""
         free = 0 if self.draining else sum(slot.free for slot in self.slots)
         free -= sum(part.taken is not None for part in self._parts)
-        wanted = free if most is None else most
-        if wanted < 1 and most is None:
+        wanted = free if limit is None else limit
+        if wanted < 1 and limit is None:
             return
         over, self._over = self._over, []
         try:
@@ -194,11 +217,14 @@ class Worker:
         except BaseException:
             self._over = over + self._over
             raise
-        self._over += [(one.work.name, one.token) for one in taken if not one.due]
-        self._parts += [claiming(one, self.name) for one in taken if one.due]
+        for one in taken:
+            if one.due and one.work.state.operation in self.known:
+                self._parts.append(claim_part(one, self.name))
+            else:
+                self._over.append((one.work.name, one.token))
 
     def _record(self) -> None:
-        """Append claims and outcomes together; what is claimed begins."""
+        """Append claims and outcomes together, and start what is claimed."""
         try:
             self.recording.record(self._parts)
         finally:
@@ -213,26 +239,36 @@ class Worker:
             self._claims.pop(work.name, None)
             self._over.append((work.name, token))
             self.done += 1
+            log_outcome(part, self.name, time.monotonic() - self._started_at.pop(work.name, time.monotonic()))
         elif part.recorded and part.claimed:
             self._claims[work.name] = part.claim
+            self._started_at[work.name] = time.monotonic()
             slot = next((slot for slot in self.slots if slot.free), None)
             if slot is None:  # its process died meanwhile
-                self._parts.append(ending(part.claim, Stopped(work.name, token)))
+                self._parts.append(outcome_part(part.claim, Stopped(work.name, token)))
             else:
-                slot.give(_task(part.taken))
+                slot.run(task_of(part.taken))
         else:
             self._over.append((work.name, token))
 
     # The end
 
     def _drain(self) -> None:
-        """Wait for what runs, and until it is recorded, but not for ever."""
+        """Wait until running operations end and are recorded, at most `drain_seconds`."""
         deadline = time.monotonic() + self.drain_seconds
         while (self._claims or self._parts) and time.monotonic() < deadline:
-            self._cycle(min(LONGEST_PAUSE, max(0.0, deadline - time.monotonic())))
+            self._cycle(min(MAX_PAUSE, max(0.0, deadline - time.monotonic())))
+
+    def _shorten_timeouts(self, stack: ExitStack) -> None:
+        """From now on wait only briefly for a server: what stays unrecorded ends with its lease."""
+        connections = self.ledger.pool
+        stack.callback(setattr, connections, "timeout", connections.timeout)
+        connections.timeout = min(connections.timeout, LAST_TIMEOUT)
+        for service in self._services:
+            service.end()
 
     def _give_back(self) -> bool:
-        """End what still runs, and offer it again (spec S1-32); whether there was something."""
+        """Kill what still runs and release its claims (spec S1-32); whether there was something."""
         self.draining = True
         ended = {part.claim.work.name for part in self._parts}
         left = [claim for name, claim in self._claims.items() if name not in ended]
@@ -240,7 +276,7 @@ class Worker:
             if slot.task is not None:
                 slot.kill()
         self._parts += [
-            ending(claim, Stopped(claim.work.name, claim.token, reason="shutdown")) for claim in left
+            outcome_part(claim, Stopped(claim.work.name, claim.token, reason="shutdown")) for claim in left
         ]
         try:
             self._record()
@@ -251,19 +287,37 @@ class Worker:
 
     # Leases
 
-    def _held(self) -> list[Held]:
-        return [
-            Held(claim.work.name, claim.token, claim.work.state.operation)
-            for claim in [*self._claims.values()]
-        ]
+    def _held(self) -> list[HeldLease]:
+        claims = [*self._claims.values()]
+        return [HeldLease(claim.work.name, claim.token, claim.work.state.operation) for claim in claims]
 
-    def _is_lost(self, seen: Seen) -> None:
+    def _status(self) -> dict[str, Any]:
+        return {
+            "host": socket.gethostname(), "pid": os.getpid(), "queues": self.queues and list(self.queues),
+            "operations": sorted(self.known), "slots": self.concurrency, "busy": len(self._claims),
+            "draining": self.draining, "done": self.done,
+        }  # fmt: skip
+
+
+class StopRequests:
+    """Tells operations to stop, and kills those that do not within `grace_seconds`.
+
+    Another thread may call `lost`.
+    """
+
+    def __init__(self, grace_seconds: float) -> None:
+        self.grace_seconds = grace_seconds
+        self._lost: dict[str, LeaseStatus] = {}
+        self._told: dict[Slot, tuple[Task, float]] = {}
+
+    def lost(self, seen: LeaseStatus) -> None:
+        """Note that a claim is over."""
         self._lost[seen.stream] = seen
 
-    def _end_what_must(self) -> None:
-        """Tell operations whose claims are over to stop, and end what takes longer than it may."""
+    def act(self, slots: Sequence[Slot]) -> None:
+        """Tell operations whose claims are over to stop; kill what exceeds its timeout or the grace time."""
         now = time.monotonic()
-        for slot in self.slots:
+        for slot in slots:
             task = slot.task
             if task is None:
                 continue
@@ -271,7 +325,7 @@ class Worker:
                 slot.kill()
             seen = self._lost.get(task.stream)
             if seen is not None and seen.token == task.token:
-                slot.tell_stop("it was cancelled" if seen.status == "cancelled" else "its lease was lost")
+                slot.request_stop("it was cancelled" if seen.status == "cancelled" else "its lease was lost")
                 if self._told.get(slot, (None,))[0] is not task:
                     self._told[slot] = task, now + self.grace_seconds
         self._lost.clear()
@@ -281,20 +335,3 @@ class Worker:
             elif now > deadline:
                 slot.kill()
                 del self._told[slot]
-
-    def _figures(self) -> dict[str, Any]:
-        return {
-            "host": socket.gethostname(), "pid": os.getpid(), "queues": self.queues and list(self.queues),
-            "operations": list(self.registry.names), "slots": self.concurrency, "busy": len(self._claims),
-            "draining": self.draining, "done": self.done,
-        }  # fmt: skip
-
-
-def _task(one: Taken) -> Task:
-    work: OpenWork[Any, Any] = one.work
-    state = work.state
-    job, batch = (state.job, state.nr) if isinstance(work, OpenBatch) else (state.id, None)
-    return Task(
-        work.name, one.token, work.version, state.operation, one.payload, job, state.attempt, batch,
-        state.timeout_seconds,
-    )  # fmt: skip

@@ -10,23 +10,20 @@ Prefect: flows and tasks that use the ledger (extra `[prefect]`).
             with service.open_strip("brain_7", slice_id=1, strip_id=strip_id) as strip:
                 strip.mark_completed()
 
-The connection is that of a `prefect-sqlalchemy` block; the history says which run did what; the lock may be
-a global concurrency limit that other code takes too. Prefect is imported when it is first used: without the
-extra this package can be imported, and using it raises ModuleNotFoundError, which names the extra.
+The connection comes from a `prefect-sqlalchemy` block; events carry the run as their actor; the lock can be a
+global concurrency limit that other code takes too. Prefect is imported on first use: without the extra this
+package can be imported, and its use raises ModuleNotFoundError with the name of the extra.
 """
 
-from .blocks import BLOCK, dsn_from_block, ledger_from_block
-from .limits import LimitUnfit, ensure_limit, limit_name
+from .blocks import ledger_from_block
+from .limits import LimitUnfit, ensure_limit
 from .locks import PrefectLocks
 from .runs import acting_in_run
 
 __all__ = [
-    "BLOCK",
     "LimitUnfit",
     "PrefectLocks",
     "acting_in_run",
-    "dsn_from_block",
     "ensure_limit",
     "ledger_from_block",
-    "limit_name",
 ]

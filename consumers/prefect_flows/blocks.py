@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 
 from ledger import Ledger, connect
 from ledger.errors import BadInput
-from ledger.store.dsn import FROM_LIBPQ
+from ledger.log.dsn import FROM_LIBPQ
 
 from .extra import needs_extra
 from .runs import actor_of_run
@@ -18,7 +18,7 @@ from .runs import actor_of_run
 BLOCK: Final = "opticstream-db"
 """The block's name where none is given (spec S0-11)."""
 
-# What drivers call otherwise than libpq, and what only they know, and libpq need not.
+# Options that drivers name differently from libpq, and options that only drivers have.
 _RENAMED: Final = {"database": "dbname", "username": "user", "timeout": "connect_timeout"}
 _OF_DRIVERS: Final = frozenset(
     {
@@ -56,7 +56,7 @@ def dsn_of(connector: Any, shown: str = "the connector") -> str:
     url = info.create_url() if hasattr(info, "create_url") else make_url(str(info))
     if url.get_backend_name() != "postgresql":
         raise BadInput(f"{shown} leads to {url.get_backend_name()}; the ledger needs one for postgresql")
-    # What the URL says in the words of psycopg, which are libpq's, also where it names several hosts.
+    # The parts of the URL by psycopg's names, which are libpq's, also where it names several hosts.
     _, words = url.set(drivername="postgresql+psycopg").get_dialect()().create_connect_args(url)
     given = [*words.items(), *(connector.connect_args or {}).items()]
     try:
@@ -82,7 +82,7 @@ def _load(name: str) -> Any:
 
 
 def _options(given: Iterable[tuple[str, Any]], shown: str) -> Iterator[tuple[str, Any]]:
-    """What a driver was given, in the words of libpq."""
+    """The options of a driver, by libpq's names."""
     for key, value in given:
         if key in _SSL:
             yield "sslmode", _ssl_mode(value, shown)

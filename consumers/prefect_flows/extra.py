@@ -1,4 +1,4 @@
-"""The libraries of the extra `[prefect]`: imported late, and missed with a sentence."""
+"""The libraries of the extra `[prefect]`: imported late; a missing one is reported with the extra's name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXTRA = frozenset({"prefect", "prefect_sqlalchemy", "sqlalchemy"})
 
 @contextmanager
 def needs_extra() -> Iterator[None]:
-    """What the block imports comes with the extra. Raises ModuleNotFoundError, which names it."""
+    """Imports in this block need the extra. Raises ModuleNotFoundError with the extra's name."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -19,6 +19,6 @@ def needs_extra() -> Iterator[None]:
             raise
         raise ModuleNotFoundError(
             f"{missing} is not installed, and consumers.prefect_flows needs it: "
-            "pip install 'pipeline-ledger[prefect]'",
+            "install pipeline-ledger again with its extra [prefect]",
             name=missing,
         ) from None

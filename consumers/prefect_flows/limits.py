@@ -1,4 +1,4 @@
-"""Global concurrency limits of Prefect as locks: their names, making them, and a slot that is held."""
+"""Global concurrency limits of Prefect as locks: their names, their creation, and a held slot."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from ledger.domain.names import project_key
 from ledger.errors import BadInput, ServerUnavailable, shown
-from ledger.names import project_key
 
 from .extra import needs_extra
 
@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 RENEWALS: Final = 3
 """How often a lease is renewed within its length: two renewals may fail before it is lost."""
-PATIENCE: Final = 10.0
-"""Seconds for one answer of the Prefect server."""
-GONE: Final = (404, 410)
+TIMEOUT: Final = 10.0
+"""Seconds to wait for an answer of the Prefect server."""
+LOST_STATUSES: Final = (404, 410)
 
 # What Prefect refuses in a name, and what a path of its API cannot carry.
 _UNFIT: Final = re.compile(r"[/%&<>?#\\\x00-\x1f\x7f]")
@@ -77,14 +77,14 @@ def ensure_limit(name: str, limit: int, **settings: Any) -> None:
 @contextmanager
 def own_client() -> Iterator[Any]:
     """
-    A client of the Prefect server that is nobody else's.
+    A client of the Prefect server, used by nothing else.
 
-    A lease is renewed by another thread than the run's, whose client ends with the run.
+    Another thread than the run's renews the lease, and the client of the run ends with the run.
     """
     with needs_extra():
         from prefect.client.orchestration import get_client
     try:
-        client = get_client(sync_client=True, httpx_settings={"timeout": PATIENCE})
+        client = get_client(sync_client=True, httpx_settings={"timeout": TIMEOUT})
     except ValueError as error:  # it names the setting that is missing
         raise ServerUnavailable(str(error)) from None
     with client:
@@ -93,7 +93,7 @@ def own_client() -> Iterator[Any]:
 
 @contextmanager
 def prefect_errors() -> Iterator[None]:
-    """What the Prefect server answers or does not, as ServerUnavailable."""
+    """Raise errors of the Prefect server and of the connection as ServerUnavailable."""
     import httpx
 
     try:
@@ -110,9 +110,9 @@ def prefect_errors() -> Iterator[None]:
 
 
 class Lease:
-    """A slot that is held, and renewed by a thread until it is given back.
+    """A held slot, which a thread renews until it is released.
 
-    It is lost when the server has forgotten it, or could not be reached for as long as it lasts.
+    It is lost when the server no longer has it, or could not be reached for as long as it lasts.
     """
 
     def __init__(self, client: Any, lease_id: str, seconds: float, begun: float) -> None:
@@ -128,8 +128,8 @@ class Lease:
         """Whether the server may have given the slot to another."""
         return self._gone or clock() > self._until
 
-    def give_back(self) -> None:
-        """End it. A server that cannot be reached just now lets it expire."""
+    def release(self) -> None:
+        """Release the slot. If the server cannot be reached, the lease expires."""
         import httpx
 
         self._ended.set()
@@ -137,7 +137,7 @@ class Lease:
             self._client.release_concurrency_slots_with_lease(self._id)
         except httpx.HTTPError as error:
             logger.warning("the slot of a scope is free only when its lease expires: %s", error)
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT)
 
     def _renew(self) -> None:
         import httpx
@@ -148,7 +148,7 @@ class Lease:
                 self._client.renew_concurrency_lease(self._id, self._seconds)
                 self._until = begun + self._seconds
             except httpx.HTTPStatusError as error:
-                if error.response.status_code in GONE:
+                if error.response.status_code in LOST_STATUSES:
                     self._gone = True
                     return
             except httpx.HTTPError as error:
@@ -160,5 +160,5 @@ def _is_count(value: object) -> bool:
 
 
 def clock() -> float:
-    """Seconds, also those that the machine slept: a lease goes on meanwhile."""
+    """Seconds, including sleep of the machine, during which a lease goes on."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

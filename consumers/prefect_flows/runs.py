@@ -1,4 +1,4 @@
-"""Which run of Prefect is acting: its name for the history, its id to find all that it did."""
+"""The current run of Prefect as actor (its name) and correlation (its id) of events."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .extra import needs_extra
 @contextmanager
 def acting_in_run(**fields: Any) -> Iterator[Meta]:
     """
-    Everything appended in this context carries the present run: its name as actor, its id as correlation.
+    Everything appended in this context carries the current run: its name as actor, its id as correlation.
 
     The actor reads `flow NAME run RUN`, in a task `flow NAME run RUN task TASKRUN`; the correlation is the id
-    of the flow run (of the task run where there is no flow). `fields` are further ones of Meta, and go before
-    these. Outside of a run nothing is set but them.
+    of the flow run (of the task run where there is no flow). `fields` are further fields of Meta and override
+    these. Outside of a run only they are set.
     """
     with acting(**(_fields_of_run() | fields)) as meta:
         yield meta
 
 
 def actor_of_run() -> str | None:
-    """The present run as an actor; None outside of one."""
+    """The current run as an actor; None outside of a run."""
     return _fields_of_run().get("actor")
 
 

@@ -10,16 +10,16 @@ from datetime import tzinfo
 from typing import Any, Final
 from uuid import UUID
 
-from .. import canon
+from ..domain import canonical_json
+from ..domain.names import checked
+from ..domain.topics import TopicStatus, known_statuses
 from ..errors import BadInput
-from ..names import checked
-from ..recorded import Recorded
-from ..store.declaring import Move, known_moves
-from .arriving import Arrival, Place, aware, claimed
+from ..log.recorded import Recorded
+from .source import Arrival, Place, aware, claimed
 
 META_TEXTS: Final = ("actor", "correlation", "command")
 SMALLEST, LARGEST = -(2**15), 2**15 - 1
-"""What the column of schema numbers holds."""
+"""The range of the column of schema numbers."""
 
 
 def base64(raw: bytes) -> str:
@@ -28,20 +28,25 @@ def base64(raw: bytes) -> str:
 
 
 class Envelopes:
-    """Makes arrivals of the parts that a file names.
+    """Makes arrivals from the parts of an event in a file.
 
-    moves: what topics lead to, as this ledger was told; else as this process knows. here: the ledger that
-    imports. renumber: versions are not looked at, events go behind what their stream has.
+    statuses: the statuses of topics, as announced to this ledger, else as declared in this process. here: the
+    ledger that imports. renumber: ignore versions and append events to the end of their streams.
     """
 
     def __init__(
-        self, moves: Mapping[str, Move], here: UUID | None, zone: tzinfo | None, *, renumber: bool = False
+        self,
+        statuses: Mapping[str, TopicStatus],
+        here: UUID | None,
+        zone: tzinfo | None,
+        *,
+        renumber: bool = False,
     ) -> None:
-        self.moves = known_moves() | dict(moves)
+        self.statuses = known_statuses() | dict(statuses)
         self.here, self.zone, self.renumber = here, zone, renumber
 
     def arrival(self, place: Place, parts: Mapping[str, Any], data: str | None, value: Any) -> Arrival:
-        """The event of these parts; `data` is its body as text, `value` the same as Python has it.
+        """The event of these parts; `data` is its body as text, `value` the same as a Python value.
 
         Raises BadInput.
         """
@@ -56,14 +61,17 @@ class Envelopes:
         raw = _raw(parts.get("raw"))
         if (data is None) == (raw is None):
             raise BadInput("an event has either `data` or `raw`, and exactly one of them")
-        status = None if data is None else status_of(self.moves.get(topic), value)
+        if data is not None and not isinstance(value, dict):
+            shown = json.dumps(value, ensure_ascii=False)
+            raise BadInput(f'`data` must be an object, such as {{"reason": "dust"}}, not {shown[:60]}')
+        status = None if data is None else status_of(self.statuses.get(topic), value)
         fields = self._fields(parts)
         return Arrival(
             place, stream, None if self.renumber else version, topic, schema, data, raw, fields, status
         )
 
     def _fields(self, parts: Mapping[str, Any]) -> dict[str, Any]:
-        """The meta as it shall be recorded: the time of its recording becomes the one that is claimed."""
+        """The metadata to record: the original recording time becomes the claimed time."""
         meta = parts.get("meta")
         if meta is not None and not isinstance(meta, dict):
             raise BadInput('`meta` must be an object, such as {"actor": "mina"}')
@@ -86,7 +94,7 @@ class Envelopes:
         return _with_origin(fields, parts)
 
     def _cause(self, cause: Any, ledger: Any) -> str | int:
-        """A position of another ledger means nothing here: it becomes text, LEDGER:POSITION."""
+        """A causation of another ledger as text, LEDGER:POSITION, because its position means nothing here."""
         if isinstance(cause, str):
             return cause
         _integer(cause, "causation", 0, 2**62)
@@ -96,14 +104,14 @@ class Envelopes:
 
 
 def _with_origin(fields: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields, `origin` saying where the event was first: there its command id was used, and not here."""
+    """The fields with `origin`, where the event was first recorded; its command id counts only there."""
     command = fields.pop("command", None)
     origin = {"ledger": parts.get("ledger"), "position": parts.get("position"), "command": command}
     known = {name: value for name, value in origin.items() if value is not None}
     return {"origin": known, **fields} if known else fields
 
 
-def status_of(move: Move | None, value: Any) -> str | None:
+def status_of(move: TopicStatus | None, value: Any) -> str | None:
     """The status that an event with this body leads to."""
     if move is None or move.field is None:
         return move and move.status
@@ -112,13 +120,13 @@ def status_of(move: Move | None, value: Any) -> str | None:
 
 
 def checked_body(value: Any, text: str | None = None) -> str:
-    """The canonical text of a body; `text`, where its numbers have more digits. Raises BadBody."""
-    canonical = canon.body(value)
+    """The canonical text of a body; `text` itself if its numbers have more digits. Raises BadBody."""
+    canonical = canonical_json.body(value)
     return canonical if text is None else text
 
 
 def envelope(event: Recorded) -> dict[str, Any]:
-    """The parts that are the same in all forms, all but body and meta."""
+    """The parts that are the same in all formats: all but body and metadata."""
     return {
         "position": event.position,
         "stream": event.stream,
@@ -130,7 +138,7 @@ def envelope(event: Recorded) -> dict[str, Any]:
 
 
 def parsed_meta(text: str) -> Any:
-    """The meta in a text. Raises BadInput."""
+    """The metadata in a text. Raises BadInput."""
     try:
         return json.loads(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""JSON Lines: one object an event, complete; the form in which a ledger moves to another."""
+"""JSON Lines: one complete object per event; the format for moving a ledger to another."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from datetime import tzinfo
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
-from .. import canon
+from ..domain import canonical_json
+from ..domain.topics import TopicStatus
 from ..errors import BadFile, BadInput
-from ..recorded import Recorded
-from ..store.declaring import Move
-from .arriving import Arrival, Source
+from ..log.recorded import Recorded
 from .envelopes import Envelopes, base64, checked_body, envelope
+from .source import Arrival, Faults, Source
 
-LONGEST: Final = 2 * canon.MAX_BYTES
-"""Bytes of one line, at most: a body of the largest size, escaped."""
+LONGEST: Final = 2 * canonical_json.MAX_BYTES
+"""Maximum bytes of one line: a body of the largest size, escaped."""
 KEYS: Final = frozenset(
     (
         "ledger",
@@ -36,48 +36,46 @@ KEYS: Final = frozenset(
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def lines(events: Iterable[Recorded], ledger: UUID, moves: Mapping[str, Move]) -> Iterator[str]:
-    """One line an event; body and meta stand in it as the ledger has them, no number is read again."""
+def lines(events: Iterable[Recorded], ledger: UUID, statuses: Mapping[str, TopicStatus]) -> Iterator[str]:
+    """One line per event; body and metadata are the ledger's own text, no number is parsed."""
     for event in events:
         head = _COMPACT({"ledger": str(ledger), **envelope(event)})[:-1]
-        move = moves.get(event.topic)
-        leads = (
-            "null" if move is None else _COMPACT({k: v for k, v in move._asdict().items() if v is not None})
-        )
+        status = statuses.get(event.topic)
+        leads = "null" if status is None else _COMPACT(_said(status))
         raw = "null" if event.raw is None else f'{{"base64":"{base64(event.raw)}"}}'
         meta = event.meta_data or "null"
         yield f'{head},"leads_to":{leads},"meta":{meta},"raw":{raw},"data":{event.data or "null"}}}\n'
 
 
-def _said(move: Move) -> dict[str, str]:
-    return {name: value for name, value in move._asdict().items() if value is not None}
+def _said(status: TopicStatus) -> dict[str, str]:
+    return {name: value for name, value in status._asdict().items() if value is not None}
 
 
 class JsonLines:
-    """Reads JSON Lines as `pledger export` writes them; needed is only stream, topic, and data or raw.
+    """Reads JSON Lines as `pledger export` writes them; required are only stream, topic, and data or raw.
 
-    known: what topics lead to in the ledger that imports. Raises BadFile.
+    known: the statuses of topics in the importing ledger. Raises BadFile.
     """
 
     insists = False
 
     def __init__(
         self,
-        known: Mapping[str, Move] | None = None,
+        known: Mapping[str, TopicStatus] | None = None,
         here: UUID | None = None,
         zone: tzinfo | None = None,
         *,
         renumber: bool = False,
     ) -> None:
-        self.options: tuple[str, ...] = ("jsonl", str(zone), "renumber" if renumber else "")
-        self.moves: dict[str, Move] = {}
+        self.faults = Faults(strict=True)
+        self.statuses: dict[str, TopicStatus] = {}
         self._told = frozenset(known or {})
         self._envelopes = Envelopes(known or {}, here, zone, renumber=renumber)
         self._exact = True
         self._decoder = json.JSONDecoder(parse_float=self._float, parse_constant=_no_number)
 
     def arrivals(self, source: Source) -> Iterator[Arrival]:
-        """The events of the file, in its order."""
+        """The events of the file, in file order."""
         number = 0
         while line := source.unpacked.readline(LONGEST + 1):
             number += 1
@@ -134,14 +132,14 @@ class JsonLines:
         return parts
 
     def _float(self, text: str) -> float:
-        """A float; noted where the ledger would hold other digits than the file has."""
+        """A float; records if the ledger would store other digits than the file has."""
         value = float(text)
-        if self._exact and "e" not in text and "E" not in text and canon.number(value) != text:
+        if self._exact and "e" not in text and "E" not in text and canonical_json.number(value) != text:
             self._exact = False
         return value
 
     def _slice(self, line: str, wanted: str) -> str:
-        """The text of one value of an object that was read already."""
+        """The text of one value of an object that was parsed already."""
         at, found = line.index("{") + 1, ""
         while True:
             at = _after_space(line, at)
@@ -155,13 +153,13 @@ class JsonLines:
             at += line[at] == ","
 
     def _learn(self, topic: Any, leads: Any) -> None:
-        """Take over what the file says a topic leads to, where the ledger was not told yet."""
-        if not isinstance(topic, str) or topic in self._told or topic in self.moves:
+        """Take over the file's status of a topic, if none was announced to the ledger yet."""
+        if not isinstance(topic, str) or topic in self._told or topic in self.statuses:
             return
         is_move = isinstance(leads, dict) and len(leads) == 1 and leads.keys() <= {"status", "field"}
         if not is_move or not all(isinstance(item, str) for item in leads.values()):
             raise BadInput('`leads_to` must be {"status": "…"} or {"field": "…"}')
-        self.moves[topic] = self._envelopes.moves.setdefault(topic, Move(**leads))
+        self.statuses[topic] = self._envelopes.statuses.setdefault(topic, TopicStatus(**leads))
 
 
 def _after_space(line: str, at: int) -> int:

@@ -4,10 +4,11 @@ A batch of a job: a part of its work, computed by one worker and, where it has a
     queued -> running -> completed | failed | cancelled
               running -> computed -> writing -> completed | failed | cancelled     (spec S1-41)
     running -> queued, writing -> computed     put off, given back, failed with attempts left, worker vanished
-    failed -> queued | computed                redriven by somebody
+    failed -> queued | computed                redriven by command
+    cancelled -> queued | computed             its job, which had failed, was reopened
 
-Its stream is `batch/JOB/NR`; NR counts from 1, in a second round of the same job as `2.1`. What it needs is
-in its payload, as it was when the batch was made (spec S1-44): nobody reads rows that may change meanwhile.
+Its stream is `batch/JOB/NR`; NR counts from 1, in a second round of the same job as `2.1`. All that it needs
+is in its payload, fixed when the batch was made (spec S1-44): it reads no rows that may change meanwhile.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from ..frozen import changed
-from ..moves import Moves
+from ..domain.frozen import changed
+from ..domain.moves import Moves
+from ..errors import MoveNotAllowed
 from . import facts
-from .checking import check_offered, made, queue_name
 from .facts import Json, WorkFact
-from .work import OpenWork, Work, evolve_work, facts_of
+from .work import OpenWork, Work, check_offered, evolve_work, facts_of, made, payload_of, queue_name
 
 
 class BatchStatus(StrEnum):
@@ -39,6 +40,8 @@ class BatchStatus(StrEnum):
 
 
 S = BatchStatus
+JOB_REOPENED: Final = "job_reopened"
+"""The reason of a redrive together with its job."""
 BATCH_TERMINAL: Final = frozenset({S.COMPLETED, S.FAILED, S.CANCELLED})
 BATCH_MOVES = Moves(
     {
@@ -48,6 +51,7 @@ BATCH_MOVES = Moves(
         S.COMPUTED: {S.WRITING, S.CANCELLED, S.COMPUTED},
         S.WRITING: {S.COMPUTED, S.COMPLETED, S.FAILED, S.CANCELLED},
         S.FAILED: {S.QUEUED, S.COMPUTED},
+        S.CANCELLED: {S.QUEUED, S.COMPUTED},
     }
 )
 
@@ -92,7 +96,7 @@ class BatchFailed(facts.Failed, topic="batch.failed", to=S.FAILED): ...
 
 
 class BatchAttemptFailed(facts.AttemptFailed, topic="batch.attempt_failed", to_field="waits"):
-    """waits: `queued`, or `computed` for its second step; as in those below."""
+    """waits: `queued`, or `computed` for its second step; also in the facts below."""
 
     waits: S = S.QUEUED
 
@@ -125,7 +129,10 @@ class BatchLateResult(facts.LateResult, topic="batch.late_result"): ...
 
 
 class BatchRedriven(facts.Redriven, topic="batch.redriven", to_field="waits"):
+    """payload_version: of the fact that holds its payload; None where it was not cancelled before."""
+
     waits: S = S.QUEUED
+    payload_version: int | None = None
 
 
 class BatchDiscarded(facts.Discarded, topic="batch.discarded"): ...
@@ -133,7 +140,7 @@ class BatchDiscarded(facts.Discarded, topic="batch.discarded"): ...
 
 @dataclass(frozen=True, slots=True)
 class Batch(Work):
-    """What is true of a batch. step: `running` or `writing`, the one that it is at or comes to next."""
+    """The state of a batch. step: `running` or `writing`, the present or next one."""
 
     job: str = ""
     nr: str = ""
@@ -142,7 +149,7 @@ class Batch(Work):
 
 
 def evolve(batch: Batch, event: WorkFact, at: datetime) -> Batch:
-    """Apply a fact. No rules here: the past is not up for debate."""
+    """Apply a fact. It applies no rules: recorded facts are never refused."""
     match event:
         case BatchQueued():
             same = (
@@ -167,7 +174,7 @@ def _leads_to(event: WorkFact) -> str | None:
 
 
 class OpenBatch(OpenWork[Batch, WorkFact]):
-    """A batch open for change; its key is the id of its job, and its number there."""
+    """A batch open for change; its key is the id of its job and its number within the job."""
 
     CATEGORY, MOVES, STATE, STATE_SCHEMA = "batch", BATCH_MOVES, Batch, 1
     RUNNING, WAITING = frozenset({S.RUNNING, S.WRITING}), frozenset({S.QUEUED, S.COMPUTED})
@@ -186,27 +193,28 @@ class OpenBatch(OpenWork[Batch, WorkFact]):
 
     @staticmethod
     def number(round: int, nr: int) -> str:
-        """The last part of its key: the number, from the second round on after that of the round."""
+        """The last part of its key: the number, with the round before it from the second round on."""
         return str(nr) if round == 1 else f"{round}.{nr}"
 
     def queue(self, under: int, operation: str, queue: str, **fields: Any) -> None:
-        """Hand it out in a round of its job: as the fields of BatchQueued."""
+        """Hand it out in a round of its job: the fields of BatchQueued."""
         self._check_new()
         given = {"under": under, "operation": operation, "queue": queue_name(queue), **fields}
+        given["payload"] = payload_of(f"a batch of {operation!r}", fields.get("payload"))
         queued = made(BatchQueued, f"a batch of {operation!r}", given)
         check_offered(queued)
         self.record(queued)
 
     def start(self, worker: str) -> Self:
         facts = {"worker": worker, "token": self.next_version, "attempt": self.state.attempt + 1}
-        self._say("Started", step=self.state.step, **facts)
+        self._record_fact("Started", step=self.state.step, **facts)
         return self
 
     def waiting_status(self) -> str:
         return S.COMPUTED if self.state.step == S.WRITING else S.QUEUED
 
     def computed(self, operation: str, queue: str, payload: Json, result: Json | None = None) -> None:
-        """Its first step is done, and what its second one needs is in `payload`."""
+        """Record that its first step is done; `payload` is for its second step."""
         self.record(
             BatchComputed(
                 token=self._token(), operation=operation, queue=queue, payload=payload, result=result or {}
@@ -214,8 +222,21 @@ class OpenBatch(OpenWork[Batch, WorkFact]):
         )
 
     def complete(self, result: Json | None = None) -> None:
-        """It was done."""
-        self._say("Ended", token=self._token(), result=result or {})
+        """Record that it was done."""
+        self._record_fact("Ended", token=self._token(), result=result or {})
+
+    def redrive_with_job(self, payload_version: int) -> None:
+        """Offer it again after its job was reopened: it failed, or was cancelled with its job.
+
+        payload_version: as in BatchRedriven. Raises MoveNotAllowed for one that completed or is not over.
+        """
+        now = self.state
+        if not self.over:
+            raise MoveNotAllowed(now.status, self.waiting_status())
+        facts = {"queue": now.queue, "operation": now.operation, "priority": now.priority}
+        self._record_fact(
+            "Redriven", **self._back(), **facts, payload_version=payload_version, reason=JOB_REOPENED
+        )
 
     def _back(self) -> dict[str, Any]:
         return {"waits": self.waiting_status()}

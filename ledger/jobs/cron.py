@@ -2,9 +2,9 @@
 Times of a cron expression in a time zone.
 
 Five fields (minute, hour, day of the month, month, day of the week), or six with the second before them.
-As in Debian's cron, where summer time begins or ends: a time of the day that does not exist comes right after
-the gap, one that exists twice comes once, the first time. An expression whose minute or hour begins with `*`
-goes by the hours that really pass, and so does one with six fields.
+As in Debian's cron, at the change to or from summer time: a time of day that does not exist fires right after
+the gap; one that exists twice fires once, the first time. An expression whose minute or hour begins with `*`,
+or that has six fields, follows elapsed time instead.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from cronsim import CronSim, CronSimError
 from ..errors import BadInput, shown
 
 MANY: Final = 1000
-"""Times that are looked at one by one; where more were missed, the last is looked for from behind."""
+"""Times that are computed one by one; if more were missed, the last is searched for backwards."""
 
 
 def zone(name: object) -> tzinfo:
-    """A time zone of the IANA's, by its name. Raises BadInput."""
+    """A time zone by its IANA name. Raises BadInput."""
     if name == "UTC":
         return UTC
     try:
@@ -37,33 +37,73 @@ def zone(name: object) -> tzinfo:
 
 
 def checked_cron(expression: object, timezone: object, after: datetime) -> str:
-    """The expression itself, with single spaces. Raises BadInput for one without a time after this one."""
+    """The expression itself, with single spaces. Raises BadInput if it has no time after this one."""
     where = zone(timezone)
     if not isinstance(expression, str):
         raise BadInput(f"cron {shown(expression)} must be text, such as '*/5 * * * *'")
     try:
         CronSim(expression, after.astimezone(where))
     except CronSimError as error:
-        raise BadInput(
-            f"cron {shown(expression)} is no cron expression ({str(error).lower()}); it has five fields: "
-            "minute, hour, day of month, month, day of week"
-        ) from None
+        raise BadInput(f"cron {shown(expression)} {_wrong(expression.split(), str(error))}") from None
     if next(times(expression, timezone, after), None) is None:
         raise BadInput(f"cron {shown(expression)} names no time that ever comes")
     return " ".join(expression.split())
 
 
+_FIELDS: Final = {
+    "second": "0 to 59",
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day-of-month": "1 to 31, L or LW",
+    "month": "1 to 12, or JAN to DEC",
+    "day-of-week": "0 to 7, or SUN to SAT",
+}
+"""The fields of an expression, by the library's names, and their allowed values."""
+
+
+def _wrong(given: list[str], said: str) -> str:
+    """What is wrong with an expression of these fields; `said` is the library's message."""
+    names = [*_FIELDS][-len(given) :] if len(given) in (5, 6) else []
+    if not names:
+        must = "five (minute, hour, day of month, month, day of week), or six, with the second before them"
+        return f"is no cron expression: it has {len(given)} fields; there must be {must}"
+    name = said.lower().removeprefix("bad ")
+    if name not in names:
+        return f"is no cron expression: {said.lower()}"
+    if name == "day-of-month" and _stands([*given[:-2], "*", given[-1]]):
+        return f"names no time that ever comes: month {shown(given[-2])} has no day {shown(given[-3])}"
+    wrong = f"{shown(given[names.index(name)])} is no {name.replace('-', ' ')} ({_FIELDS[name]})"
+    fields = ", ".join(names).replace("-", " ")
+    return f"is no cron expression: {wrong}; the fields of one with {len(given)} are {fields}"
+
+
+def _stands(fields: list[str]) -> bool:
+    """Whether these fields are a cron expression."""
+    try:
+        CronSim(" ".join(fields), datetime(2000, 1, 1, tzinfo=UTC))
+    except CronSimError:
+        return False
+    return True
+
+
 def times(expression: str, timezone: object, after: datetime) -> Iterator[datetime]:
-    """The times of an expression, in UTC, after a time, in order. Raises BadInput for an unknown zone."""
-    last = after
-    for at in _steps(CronSim(expression, after.astimezone(zone(timezone)))):
+    """The times of an expression, in UTC, after a time, in order.
+
+    Raises BadInput for an unknown zone or an invalid expression: either may have been recorded.
+    """
+    last, where = after, zone(timezone)
+    try:
+        steps = CronSim(expression, after.astimezone(where))
+    except (CronSimError, TypeError, AttributeError, ValueError, OverflowError):
+        raise BadInput(f"cron {shown(expression)} is no cron expression that can be followed") from None
+    for at in _steps(steps):
         if at > last:  # in the hour that exists twice the library begins with the first of them
             last = at
             yield at
 
 
 def missed(expression: str, timezone: object, after: datetime, upto: datetime) -> list[datetime]:
-    """The times after one time, up to another, both known: all of them, or of more than MANY the last."""
+    """The times after one time, up to another, both known: all of them, or if more than MANY the last."""
     found = _upto(times(expression, timezone, after), upto)
     if len(found) <= MANY:
         return found
@@ -82,12 +122,12 @@ def _upto(found: Iterator[datetime], upto: datetime) -> list[datetime]:
 
 
 def _whole(at: datetime) -> datetime:
-    """A moment behind the second of this one, so that the library begins with that second."""
+    """A moment within this second, after its start, so that the library begins with that second."""
     return at.replace(microsecond=max(1, at.microsecond))
 
 
 def _steps(steps: Iterator[datetime]) -> Iterator[datetime]:
-    """What the library finds, until it finds no more, in UTC."""
+    """The library's results in UTC, until it has no more."""
     while True:
         try:
             at = next(steps)

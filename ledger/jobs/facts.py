@@ -2,15 +2,15 @@
 The shapes of facts that jobs and batches share: work that is offered, claimed, reported on, and ended.
 
 Each shape is the base of two topics, `job.started` and `batch.started`, declared in `job.py` and `batch.py`.
-Match on the shapes where it does not matter which. `token` is the fencing token of the claim: the version of
-the fact that began it. A fact with a token was recorded while that claim held.
+Match on the shapes where job and batch need no distinction. `token` is the fencing token of the claim: the
+version of the fact that began it. A fact with a token was recorded while that claim held.
 """
 
 from __future__ import annotations
 
 from pydantic import JsonValue
 
-from ..event import Event
+from ..domain.event import Event
 
 Json = dict[str, JsonValue]
 
@@ -28,7 +28,7 @@ class Started(WorkFact):
 
 
 class Reported(WorkFact):
-    """What the operation said while it ran (spec S1-15). event: a name with dots, such as `page.done`."""
+    """The operation reported while it ran (spec S1-15). event: a name with dots, such as `page.done`."""
 
     token: int
     event: str
@@ -40,17 +40,17 @@ class Reported(WorkFact):
 
 
 class Ended(WorkFact):
-    """It came to an end that is good; what came of it."""
+    """It succeeded; with its result."""
 
     token: int | None = None
     result: Json = {}
 
 
 class Failed(WorkFact):
-    """It came to an end that is bad. error_code: the name of the error's class, or of the rule (spec S1-25).
+    """It failed. error_code: the name of the error's class, or of the rule (spec S1-25).
 
-    details: what else is known: `traceback`, `exit_code`, `signal`, `output` (the end of what was printed).
-    operation, queue: what it was then, so that a dead letter says it (W1-19).
+    details: further facts: `traceback`, `exit_code`, `signal`, `output` (the end of what was printed).
+    operation, queue: those at the time of the failure, so that a dead letter has them (W1-19).
     """
 
     token: int | None = None
@@ -62,7 +62,7 @@ class Failed(WorkFact):
 
 
 class AttemptFailed(WorkFact):
-    """An attempt failed, and another may be made, after delay_seconds."""
+    """An attempt failed; another may be made after delay_seconds."""
 
     token: int
     attempt: int
@@ -73,7 +73,7 @@ class AttemptFailed(WorkFact):
 
 
 class RetryLater(WorkFact):
-    """What it needs is busy: offered again after delay_seconds (spec S1-27). retry_count: from 1."""
+    """A resource is busy: it is offered again after delay_seconds (spec S1-27). retry_count: from 1."""
 
     token: int
     reason: str
@@ -82,14 +82,14 @@ class RetryLater(WorkFact):
 
 
 class Released(WorkFact):
-    """Its worker gave it back unfinished, since it had to leave (spec S1-32)."""
+    """Its worker gave it back unfinished, because the worker is stopping (spec S1-32)."""
 
     token: int
     reason: str = "shutdown"
 
 
 class LeaseExpiredRequeue(WorkFact):
-    """Nothing was heard of its worker: offered again (spec S1-62). token: of the claim that is over."""
+    """Its worker vanished: offered again (spec S1-62). token: of the claim that is over."""
 
     token: int
     worker: str | None = None
@@ -98,7 +98,7 @@ class LeaseExpiredRequeue(WorkFact):
 
 
 class LeaseExpired(WorkFact):
-    """Nothing was heard of its worker, too often: failed, with the error code `lease_expired`.
+    """Its workers vanished too often: failed, with the error code `lease_expired`.
 
     operation, queue: as in Failed.
     """
@@ -112,22 +112,22 @@ class LeaseExpired(WorkFact):
 
 
 class StallRequeue(WorkFact):
-    """It waits for long though it is due: offered once more (spec S1-63)."""
+    """It was due for long and not claimed: offered once more (spec S1-63)."""
 
     queue: str
     prior_requeues: int
 
 
 class Cancelled(WorkFact):
-    """It shall not be done (any more); reason: `parent_cancelled`, or what was given."""
+    """It was cancelled. reason: `parent_cancelled`, or as given."""
 
     reason: str | None = None
 
 
 class LateResult(WorkFact):
-    """What a worker had to say after its claim was over; it changes nothing (spec W1-03).
+    """A worker's result after its claim was over; it changes nothing (spec W1-03).
 
-    outcome: the topic's last word that was refused (`succeeded`, `failed`, …).
+    outcome: the last word of the refused topic (`succeeded`, `failed`, …).
     """
 
     token: int
@@ -138,7 +138,7 @@ class LateResult(WorkFact):
 
 
 class Redriven(WorkFact):
-    """It had failed, and is offered anew, as from the beginning. reason: why somebody thinks so."""
+    """It had failed, and is offered again, from the beginning. reason: as given."""
 
     queue: str
     operation: str
@@ -147,6 +147,6 @@ class Redriven(WorkFact):
 
 
 class Discarded(WorkFact):
-    """It had failed, and stays so: no dead letter any more."""
+    """It had failed and stays failed; it is no longer a dead letter."""
 
     reason: str | None = None

@@ -5,11 +5,12 @@ A job: offered, claimed by one worker under a lease, run to one end.
     queued -> cancelled
     running -> queued       put off, given back, failed with attempts left, or its worker vanished
     running -> running      dispatched: its batches and child jobs go on, no worker has it (spec S1-40)
-    queued -> queued        offered again, since it waits for long
-    failed -> queued        redriven by somebody
+    queued -> queued        offered again, because it has waited for long
+    failed -> queued        redriven by command
+    failed -> running       reopened by command: the members of its set that did not complete are redriven
 
-A cancel is final at once: what its worker has to say afterwards is kept as `job.late_result` and changes
-nothing. A dispatched job is closed by the set of its batches and children, counted in the order of the log.
+A cancel is final at once: a later result of its worker is kept as `job.late_result` and changes nothing. A
+dispatched job is closed by its set of batches and children, counted in the order of the log.
 """
 
 from __future__ import annotations
@@ -21,17 +22,14 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from pydantic import JsonValue
-
-from ..errors import BadInput
-from ..frozen import FrozenDict, changed
-from ..moves import Moves
-from ..sets import Total, UnitSet, know
-from ..state import TREE
+from ..domain.frozen import FrozenDict, changed
+from ..domain.moves import Moves
+from ..domain.sets import Total, UnitSet
+from ..domain.state import TREE
+from ..errors import BadInput, MoveNotAllowed
 from . import facts
-from .checking import check_offered, made, moment, queue_name, seconds_of
 from .facts import Json, WorkFact
-from .work import OpenWork, Work, evolve_work, facts_of
+from .work import OpenWork, Work, check_offered, evolve_work, facts_of, made, moment, queue_name, seconds_of
 
 
 class Status(StrEnum):
@@ -53,7 +51,7 @@ MOVES = Moves(
         None: {Status.QUEUED},
         Status.QUEUED: {Status.RUNNING, Status.CANCELLED, Status.QUEUED},
         Status.RUNNING: {Status.QUEUED, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED},
-        Status.FAILED: {Status.QUEUED},
+        Status.FAILED: {Status.QUEUED, Status.RUNNING},
     }
 )
 
@@ -63,9 +61,9 @@ MOVES = Moves(
 class JobCreated(WorkFact, topic="job.created", to=Status.QUEUED):
     """It was submitted (spec S1-01). max_attempts: how often it may fail in all.
 
-    run_at: not before; delay_seconds: not before so long after it was recorded, by the database's clock.
+    run_at: not before this time; delay_seconds: not before this delay after the database recorded it.
     max_retries: how often in a row it may be put off; max_requeues: how often its worker may vanish.
-    timeout_seconds: an attempt is ended after it. parent: the id of the job that it is a child of.
+    timeout_seconds: an attempt is ended after this time. parent: the id of its parent job.
     """
 
     operation: str
@@ -92,16 +90,16 @@ class JobReported(facts.Reported, topic="job.reported"): ...
 
 
 class JobDispatching(WorkFact, topic="job.dispatching"):
-    """Its operation begins to hand out batches: the set of them begins anew. round: from 1."""
+    """Its operation begins to hand out batches: the set of them starts from empty. round: from 1."""
 
     token: int
     round: int
 
 
 class JobDispatched(WorkFact, topic="job.dispatched"):
-    """Its operation is over, and `batches` batches and the child jobs `children` go on without it (S1-40).
+    """Its operation is over; `batches` batches and the child jobs `children` go on without it (S1-40).
 
-    failure_ratio: it fails as soon as so large a part of them all failed; 1: when all did (spec S1-45).
+    failure_ratio: it fails as soon as this share of all members failed; 1: when all failed (spec S1-45).
     """
 
     token: int
@@ -118,7 +116,7 @@ class JobChildAdded(WorkFact, topic="job.child_added"):
 
 
 class JobSucceeded(facts.Ended, topic="job.succeeded", to=Status.SUCCEEDED):
-    """via: `last_batch_stored` where the last of its set closed it. failed: how many of the set failed."""
+    """via: `last_batch_stored` where the last member of its set closed it. failed: how many failed."""
 
     progress_current: int | None = None
     progress_total: int | None = None
@@ -162,18 +160,37 @@ class JobLateResult(facts.LateResult, topic="job.late_result"): ...
 class JobRedriven(facts.Redriven, topic="job.redriven", to=Status.QUEUED): ...
 
 
+class JobReopened(WorkFact, topic="job.reopened", to=Status.RUNNING):
+    """It had failed with its set, which goes on: members that did not complete are redriven, others kept.
+
+    round: of the set; nth: how often the job was reopened, from 1. reason: as given.
+    """
+
+    round: int
+    nth: int
+    reason: str | None = None
+
+
+class JobRecounted(WorkFact, topic="job.recounted"):
+    """It had succeeded though some members failed; those that were redriven since are over."""
+
+    progress_current: int
+    progress_total: int
+    failed: int
+
+
 class JobDiscarded(facts.Discarded, topic="job.discarded"): ...
 
 
 class JobCommented(WorkFact, topic="job.commented"):
-    """Somebody's words on it (spec S1-03)."""
+    """A comment (spec S1-03)."""
 
     text: str
     author: str | None = None
 
 
 class JobDescribed(WorkFact, topic="job.described"):
-    """What it is about, and what was found; only what is given changes."""
+    """Description, findings, tags; only the given ones change."""
 
     description: str | None = None
     findings: str | None = None
@@ -183,15 +200,12 @@ class JobDescribed(WorkFact, topic="job.described"):
 # State: what is true now.
 
 
-def _nothing() -> Mapping[str, JsonValue]:
-    return FrozenDict()
-
-
 @dataclass(frozen=True, slots=True)
 class Job(Work):
-    """What is true of a job. payload and meta are filled in when one job is read, and not kept with it.
+    """The state of a job. payload and meta are filled in when one job is read, and not kept with it.
 
-    rounds: how often batches were handed out. dispatched: its operation is over, its set is not. batches: how
+    rounds: how often batches were handed out. dispatched: its operation is over, its set is not. split: its
+    operation is over, and its set determines its progress, also at the end. reopened: how often. batches: how
     many it expects; children: ids of its child jobs. failure_ratio: as in JobDispatched.
     """
 
@@ -205,27 +219,31 @@ class Job(Work):
     progress_total: int | None = None
     rounds: int = 0
     dispatched: bool = False
+    split: bool = False
+    reopened: int = 0
     batches: int = 0
     children: tuple[str, ...] = ()
     failure_ratio: float = 1.0
     comments: int = 0
-    payload: Mapping[str, JsonValue] = field(default_factory=_nothing, metadata=TREE)
-    meta: Mapping[str, JsonValue] = field(default_factory=_nothing, metadata=TREE)
+    payload: Mapping[str, Any] = field(default_factory=FrozenDict, metadata=TREE)
+    meta: Mapping[str, Any] = field(default_factory=FrozenDict, metadata=TREE)
 
 
 def evolve(job: Job, event: WorkFact, at: datetime) -> Job:
-    """Apply a fact. No rules here: the past is not up for debate."""
+    """Apply a fact. It applies no rules: recorded facts are never refused."""
     match event:
         case JobCreated():
             return _created(job, event, at)
-        case JobReported():
-            return _reported(job, event)
+        case JobReported() | JobRecounted():
+            return _progress(job, event)
         case JobDispatching():
-            return changed(job, rounds=event.round)
+            return changed(job, rounds=event.round, split=False)
         case JobDispatched():
             return _dispatched(job, event)
         case JobChildAdded():
             return job if event.child in job.children else changed(job, children=(*job.children, event.child))
+        case JobReopened():
+            return _reopened(job, event)
         case JobSucceeded():
             return _moved(_progress(job, event), event, at)
         case JobCommented():
@@ -248,11 +266,14 @@ def _created(job: Job, event: JobCreated, at: datetime) -> Job:
     return changed(job, status=Status.QUEUED.value, created_at=at, offered_at=event.run_at or at, **given)
 
 
-def _reported(job: Job, event: JobReported) -> Job:
-    return _progress(job, event)
+def _reopened(job: Job, event: JobReopened) -> Job:
+    return changed(
+        job, status=Status.RUNNING.value, dispatched=True, reopened=event.nth, token=None, finished_at=None,
+        discarded=False,
+    )  # fmt: skip
 
 
-def _progress(job: Job, event: JobReported | JobSucceeded) -> Job:
+def _progress(job: Job, event: JobReported | JobSucceeded | JobRecounted) -> Job:
     """Each number overwrites its field; None leaves it (spec S1-23)."""
     names = ("progress_current", "progress_total")
     given = {name: value for name in names if (value := getattr(event, name)) is not None}
@@ -262,18 +283,20 @@ def _progress(job: Job, event: JobReported | JobSucceeded) -> Job:
 def _dispatched(job: Job, event: JobDispatched) -> Job:
     children = (*job.children, *(child for child in event.children if child not in job.children))
     return changed(
-        job, dispatched=True, token=None, batches=event.batches, children=children,
+        job, dispatched=True, split=True, token=None, batches=event.batches, children=children,
         failure_ratio=event.failure_ratio, progress_current=0, progress_total=event.batches + len(children),
     )  # fmt: skip
 
 
 def _moved(job: Job, event: WorkFact, at: datetime) -> Job:
-    """The shared facts; whatever begins or ends an attempt ends the dispatch of the one before."""
+    """Apply a shared fact; one that begins or ends an attempt also ends the dispatch of the one before."""
     to = None if event.to is None else str(event.to)
     moved = evolve_work(job, event, at, to)
-    if isinstance(event, JobRedriven):  # a new life: the children of the former one do not count in it
-        return changed(moved, dispatched=False, children=())
-    return changed(moved, dispatched=False) if job.dispatched and to is not None else moved
+    if isinstance(event, JobRedriven):  # children from before the redrive no longer count
+        return changed(moved, dispatched=False, split=False, children=())
+    if to is None or not (job.dispatched or job.split):
+        return moved
+    return changed(moved, dispatched=False, split=job.split and moved.finished_at is not None)
 
 
 # Decisions: what may happen next.
@@ -298,8 +321,9 @@ class OpenJob(OpenWork[Job, WorkFact]):
         return Job(id=str(key[0]) if key else "")
 
     def create(self, operation: str, **fields: Any) -> None:
-        """Submit it: as the fields of JobCreated. Raises BadInput for what nobody could run."""
-        self._check_new()
+        """Submit it: the fields of JobCreated. Raises BadInput for a job that no worker could run."""
+        if self.state.status is not None:
+            raise MoveNotAllowed(self.state.status, Status.QUEUED)
         if "queue" in fields:
             fields["queue"] = queue_name(fields["queue"])
         if fields.get("run_at") is not None:
@@ -311,18 +335,20 @@ class OpenJob(OpenWork[Job, WorkFact]):
         self.record(created)
 
     def start(self, worker: str) -> Self:
-        self._say("Started", worker=worker, token=self.next_version, attempt=self.state.attempt + 1)
+        if self.state.status == Status.FAILED:  # only a reopened job runs after that
+            raise MoveNotAllowed(self.state.status, Status.RUNNING, {Status.QUEUED})
+        self._record_fact("Started", worker=worker, token=self.next_version, attempt=self.state.attempt + 1)
         return self
 
     def waiting_status(self) -> str:
         return Status.QUEUED
 
     def succeed(self, result: Json | None = None, **progress: int | None) -> None:
-        """It was done. progress: progress_current, progress_total (spec S1-23)."""
-        self._say("Ended", token=self._token(), result=result or {}, **progress)
+        """Record its success. progress: progress_current, progress_total (spec S1-23)."""
+        self._record_fact("Ended", token=self._token(), result=result or {}, **progress)
 
     def begin_dispatch(self) -> int:
-        """Begin to hand out batches; the number of this round."""
+        """Begin to hand out batches; returns the number of this round."""
         self.record(JobDispatching(token=self._token(), round=self.state.rounds + 1))
         return self.state.rounds
 
@@ -334,7 +360,7 @@ class OpenJob(OpenWork[Job, WorkFact]):
         failure_ratio: float = 1.0,
         result: Json | None = None,
     ) -> None:
-        """Its operation is over, its set goes on. Raises BadInput for an empty set: that is a success."""
+        """End its operation; its set goes on. Raises BadInput for an empty set, which is a success."""
         if batches + len(children) < 1 or not 0 < failure_ratio <= 1:
             raise BadInput(
                 "a deferred job needs batches or children, and a failure_ratio above 0, up to 1; one without "
@@ -350,20 +376,32 @@ class OpenJob(OpenWork[Job, WorkFact]):
             )
         )
 
+    @property
+    def reopens(self) -> bool:
+        """Whether it failed with its set, of which batches can be redriven without its operation."""
+        now = self.state
+        return now.status == Status.FAILED and now.split and now.batches > 0 and not now.discarded
+
+    def reopen(self, reason: str | None = None) -> None:
+        """Let its set go on; completed members are kept (see JobReopened). Raises MoveNotAllowed."""
+        if not self.reopens:
+            raise MoveNotAllowed(self.state.status, Status.RUNNING)
+        self.record(JobReopened(round=self.state.rounds, nth=self.state.reopened + 1, reason=reason))
+
     def add_child(self, child: str) -> None:
-        """Another job becomes a child of this one. Raises BadInput once it is over."""
+        """Add another job as a child. Raises BadInput if this job is over."""
         if self.over:
             raise BadInput(f"{self.name} is {self.state.status}: it takes no more child jobs")
         self.record(JobChildAdded(child=child))
 
     def comment(self, text: str, author: str | None = None) -> None:
-        """Say something on it (spec S1-03). Raises BadInput for nothing."""
+        """Comment on it (spec S1-03). Raises BadInput for an empty text."""
         if not text.strip():
-            raise BadInput("a comment must say something")
+            raise BadInput("a comment must not be empty")
         self.record(JobCommented(text=text.strip(), author=author))
 
     def describe(self, **fields: Any) -> None:
-        """Say what it is about: description, findings, tags."""
+        """Change description, findings, tags."""
         self.record(JobDescribed(**fields))
 
 
@@ -379,4 +417,3 @@ BATCHES: Final = UnitSet(
     total=Total(JobDispatched.topic, ("batches",), reset=JobDispatching.topic),
 )
 """The set of a job's batches, as the view `progress` counts it."""
-know(BATCHES)

@@ -1,59 +1,243 @@
 """
-Jobs of a ledger: submit, look, wait, cancel, rescue.
+Jobs of a ledger: submit, read, wait, cancel, retry.
 
     jobs = Jobs(log)
     job = jobs.submit("count_kmers", {"file": "proteins.fasta"})
     jobs.wait(job)
     jobs.result(job)
 
-A job is recorded, and with that it is offered: there is no second step that could fail (spec W1-08).
+Recording a job offers it: there is no second step that could fail (spec W1-08).
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
-from uuid import UUID
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID, uuid4, uuid5
 
-from ..append import append_of
-from ..errors import BadInput, GuardFailed, JobUnsuccessful, StreamConflict, StreamNotFound
-from ..expected import EXISTS, Guard
-from ..frozen import FrozenDict
-from ..names import split_name
-from ..recorded import Recorded
-from ..store import reading
-from ..store.ledger import Ledger
-from ..stream import Stream
-from .checking import queue_name
-from .job import ACTIVE, TERMINAL, Job, JobCreated, JobSucceeded, OpenJob
+from ..domain import canonical_json
+from ..domain.frozen import FrozenDict
+from ..domain.names import split_name
+from ..domain.stream import Stream
+from ..errors import (
+    BadInput,
+    DuplicateJob,
+    GuardFailed,
+    JobUnsuccessful,
+    StreamConflict,
+    StreamNotFound,
+    shown,
+)
+from ..log import read
+from ..log.append import EXISTS, Append, Appended, Exact, Guard, append_of, body_of
+from ..log.ledger import Ledger
+from ..log.recorded import Recorded
+from ..log.retry import retry_conflicts
+from ..log.sql import Statements
+from .batch import OpenBatch
+from .job import ACTIVE, TERMINAL, Job, JobChildAdded, JobCreated, JobSucceeded, OpenJob
 from .queue import Limits, OpenOperation, OpenQueue, Queue
-from .submitting import TRIES, Submitting, checked_id
+from .unique import OpenKey, dedup_key
+from .work import moment, queue_name, seconds_of
 
-PAUSE: Final = 0.05
-"""Seconds between two looks at jobs that are waited for, at most."""
-ALONE: Final = 3
-"""How often a comment waits for a moment without other writers; then it is recorded whatever they do."""
+SQL = Statements(__package__, "jobs")
+MAX_PAUSE: Final = 0.05
+"""Maximum seconds between two reads of jobs that are waited for."""
+MAX_JOBS: Final = 1000
+"""Maximum number of jobs in one append: a larger one would delay the readers of the log."""
+NOTE_ATTEMPTS: Final = 3
+"""How often a comment expects a version; after that it is recorded whatever other writers do."""
+COMMANDS: Final = UUID("5d7bb7f7-8f0e-5c0c-9b0e-5a52f1a4f7c1")
+"""The namespace of ids that are derived from a command id."""
+NOT_OVER: Final = Guard(frozenset(map(str, ACTIVE)))
 
 S = TypeVar("S", bound=Stream[Any, Any])
 
 
-class Jobs(Submitting):
+class Submission(NamedTuple):
+    """A job that is ready to be recorded, its append, and the deduplication key that it takes."""
+
+    job: OpenJob
+    append: Append
+    key: str | None
+
+    @property
+    def id(self) -> str:
+        return self.job.state.id
+
+
+class Jobs:
     """The jobs of a ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
 
-    # Looking
+    # Submit
+
+    def submit(
+        self,
+        operation: str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        id: str | UUID | None = None,
+        unique: bool | str = False,
+        delay: float | timedelta | None = None,
+        run_at: datetime | None = None,
+        parent: str | UUID | None = None,
+        command: str | None = None,
+        **fields: Any,
+    ) -> str:
+        """Submit a job, and return its id.
+
+        id: a UUID of the caller's, else a new one. unique: at most one such job queued or running; True makes
+        the key from operation and payload, a text is the key. delay: seconds after it is recorded, by the
+        database's clock; run_at: not before this time, with its zone. parent: the id of the job that it is a
+        child of, which must not be over. command: a command id; repeats submit nothing, and the job's id is
+        derived from it. fields: as in JobCreated: queue, meta, priority, description, tags, max_attempts,
+        max_retries, max_requeues, timeout_seconds.
+        Raises BadInput before anything is sent, DuplicateJob, StreamNotFound for an unknown parent,
+        StreamConflict for an id that is taken, CommandReused.
+        """
+        given = {"id": id, "unique": unique, "delay": delay, "run_at": run_at, "parent": parent, **fields}
+        submission = prepare(operation, payload, command=command, **given)
+        self.record([submission], command=command)
+        return submission.job.state.id
+
+    def submit_many(
+        self, submissions: Iterable[Mapping[str, Any]], *, command: str | None = None
+    ) -> list[str]:
+        """Submit many jobs, a thousand in one append; returns their ids, in order.
+
+        Each is a mapping of the arguments of `submit`: `{"operation": …, "payload": …, "queue": …}`. All are
+        checked before the first is sent; an append is recorded whole or not at all. command: as in `submit`,
+        for all of them together. Raises as `submit`.
+        """
+        prepared = [
+            prepare(**{"operation": "", **one}, command=command and f"{command}:{nth}")
+            for nth, one in enumerate(map(_checked, submissions))
+        ]
+        rest = iter(prepared)
+        for nth, piece in enumerate(iter(lambda: [*islice(rest, MAX_JOBS)], [])):
+            self.record(piece, command=command and f"{command}:{nth}")
+        return [one.id for one in prepared]
+
+    def record(
+        self, submissions: Sequence[Submission], others: Sequence[Append] = (), *, command: str | None = None
+    ) -> Appended:
+        """Record jobs in one append with the keys that they take, the facts of their parents, and others.
+
+        Raises StreamConflict where an id is taken, or another stream is not at its expected version.
+        """
+        appends, alone = list[Append](), True
+        for one in submissions:
+            appends.append(one.append)
+            alone = alone and one.key is None and one.job.state.parent is None
+        appends += others
+        if alone:
+            return self.ledger.append_all(appends, command=command)
+        return self._record_with_keys(submissions, appends, command)
+
+    def _record_with_keys(
+        self, submissions: Sequence[Submission], appends: Sequence[Append], command: str | None
+    ) -> Appended:
+        """The same with keys and parents, which other writers may change meanwhile."""
+        fixed, opened = {append.stream for append in appends}, set[str]()
+
+        def attempt() -> Appended | StreamConflict | GuardFailed:
+            more = [*self._keys(submissions, command is not None), *self._parents(submissions, opened)]
+            more = [append for append in more if append.stream not in fixed]
+            try:
+                return self.ledger.append_all([*appends, *more], command=command)
+            except (StreamConflict, GuardFailed) as error:
+                if error.stream in fixed:
+                    return error
+                opened.add(error.stream)
+                raise StreamConflict(error.stream, "a key or parent that nobody else changes", 0) from error
+
+        result = retry_conflicts(attempt)
+        if isinstance(result, Appended):
+            return result
+        raise result
+
+    def _keys(self, submissions: Sequence[Submission], repeated: bool) -> list[Append]:
+        appends: list[Append] = []
+        taken: dict[str, str] = {}
+        for id, key in ((one.id, one.key) for one in submissions if one.key is not None):
+            if taken.setdefault(key, id) != id:
+                raise DuplicateJob(key, taken[key])
+            appends += self._take(key, id, repeated)
+        return appends
+
+    def _take(self, key: str, id: str, repeated: bool = False) -> list[Append]:
+        """The appends that give a key to a job, and that check that its last holder stays over.
+
+        repeated: the job may be recorded already; then another holder is no error.
+        Raises DuplicateJob if another job has the key.
+        """
+        opened = self.ledger.load(OpenKey, key)
+        holder, checks = opened.state.job, list[Append]()
+        if holder is not None and holder != id and not (repeated and self.ledger.load(OpenJob, id).version):
+            other = self.ledger.load(OpenJob, holder)
+            if other.state.status in ACTIVE:
+                raise DuplicateJob(key, holder)
+            checks = [Append(other.name, [], Exact(other.version))]
+        opened.take(id)
+        return [append_of(opened), *checks]
+
+    def _parents(self, submissions: Sequence[Submission], opened: set[str]) -> list[Append]:
+        """The appends that add children to parents that are not over. Raises BadInput, StreamNotFound.
+
+        opened: streams of parents whose head does not hold their status; they are opened.
+        """
+        children: dict[str, list[str]] = {}
+        for one in submissions:
+            if one.job.state.parent is not None:
+                children.setdefault(one.job.state.parent, []).append(one.id)
+        return [self._parent(parent, ids, opened) for parent, ids in children.items()]
+
+    def _parent(self, id: str, children: Sequence[str], opened: set[str]) -> Append:
+        stream = OpenJob.name_of(id)
+        if stream not in opened:
+            return Append(stream, [body_of(JobChildAdded(child=child)) for child in children], NOT_OVER)
+        parent = self._opened(id)
+        for child in children:
+            parent.add_child(child)
+        return append_of(parent)
+
+    # Read
 
     def get(self, id: str | UUID) -> Job:
-        """A job as it is now, with its payload and meta. Raises StreamNotFound."""
+        """The present state of a job, with its payload and meta. Raises StreamNotFound.
+
+        progress_current of a job with batches or child jobs: how many of them have succeeded.
+        """
         job = self._opened(id)
         (created,) = self.ledger.read(job.name, limit=1)
         fact = created.event
         assert isinstance(fact, JobCreated)
-        return replace(job.state, payload=FrozenDict(fact.payload), meta=FrozenDict(fact.meta))
+        state = replace(job.state, payload=FrozenDict(fact.payload), meta=FrozenDict(fact.meta))
+        if not state.split or state.status == "succeeded":
+            return state
+        done = self.batch_statuses(state)["completed"] + self.child_statuses(state)["succeeded"]
+        return replace(state, progress_current=done, progress_total=state.batches + len(state.children))
+
+    def batch_statuses(self, job: Job) -> Counter[str]:
+        """How many batches of the present round of a job are in each status, from their heads."""
+        if job.rounds == 0:
+            return Counter()
+        prefix = OpenBatch.name_of(job.id, OpenBatch.number(job.rounds, 0))[:-1]
+        return Counter(dict(self.ledger.query(SQL.batch_statuses, prefix=prefix)))
+
+    def child_statuses(self, job: Job) -> Counter[str]:
+        """How many child jobs of a job are in each status."""
+        opened = self.ledger.load_each(OpenJob(child) for child in job.children)
+        return Counter(str(one.state.status) for one in opened)
 
     def status(self, id: str | UUID) -> str:
         """The status of a job, from its head. Raises StreamNotFound."""
@@ -68,7 +252,7 @@ class Jobs(Submitting):
         return self.ledger.read(OpenJob.name_of(checked_id(id)), after=after, limit=limit)
 
     def result(self, id: str | UUID) -> Mapping[str, Any]:
-        """What a job that succeeded came to. Raises JobUnsuccessful, StreamNotFound."""
+        """The result of a job that succeeded. Raises JobUnsuccessful, StreamNotFound."""
         job = self._opened(id)
         if job.state.status != "succeeded":
             state = job.state
@@ -79,9 +263,9 @@ class Jobs(Submitting):
         return FrozenDict()
 
     def wait(self, *ids: str | UUID, seconds: float | None = None) -> dict[str, str]:
-        """Wait until jobs are over; their statuses then, or after so many seconds, by id.
+        """Wait until jobs are over; returns their statuses then, or after so many seconds, by id.
 
-        Jobs of other processes too: all of them are looked at together, every 50 ms at least.
+        The jobs may run in other processes: all are read together, at least every 50 ms.
         Raises StreamNotFound.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -95,129 +279,130 @@ class Jobs(Submitting):
                 return statuses
             rest = pause if deadline is None else min(pause, max(0.0, deadline - time.monotonic()))
             self.ledger.wakeup.wait(seen, rest)
-            pause = min(pause * 2, PAUSE)
+            pause = min(pause * 2, MAX_PAUSE)
 
     def _statuses(self, ids: list[str]) -> dict[str, str]:
         names = {OpenJob.name_of(id): id for id in ids}
-        with self.ledger.reader() as connection:
-            rows = reading.query(connection, self.ledger.schema, "statuses", streams=[*names])
+        rows = self.ledger.query(SQL.statuses, streams=[*names])
         found = {names[stream]: str(status) for stream, status in rows if status is not None}
         return found | {id: self.status(id) for id in ids if id not in found}
 
-    # Deciding
+    # Decide
 
     def cancel(self, id: str | UUID, reason: str | None = None) -> Job:
-        """Cancel a job; one that is over is left as it is (spec C1-2). What hangs on it, the cascade cancels.
+        """Cancel a job; one that is over stays as it is (spec C1-2). The cascade cancels its members.
 
-        It conflicts with nothing that a worker records meanwhile.
+        It does not conflict with anything that a worker records meanwhile.
         """
-        for _ in range(TRIES):
+
+        def decide() -> Job:
             job = self._opened(id)
             if not job.cancel(reason):
                 return job.state
-            # The token is cleared whatever it is: somebody may have claimed the job a moment ago.
-            append = append_of(job)._replace(expected=Guard(frozenset(map(str, ACTIVE))), set_token=0)
+            # The token is cleared whatever it is: a worker may have claimed the job a moment ago.
+            append = append_of(job)._replace(expected=NOT_OVER, set_token=0)
             try:
                 job.settle(self.ledger.append_all([append]).recorded_at)
-                return job.state
-            except GuardFailed:  # over meanwhile, or its head does not say what it is
-                if self._committed(job):
-                    return job.state
-        raise self._busy(id)
+            except GuardFailed:  # it is over by now, or its head does not hold its status
+                self.ledger.commit(job)
+            return job.state
 
-    def retry(self, id: str | UUID, reason: str | None = None) -> Job:
-        """Offer a failed job anew; a unique one takes its key again. Raises MoveNotAllowed, DuplicateJob."""
-        for _ in range(TRIES):
+        return retry_conflicts(decide)
+
+    def retry(self, id: str | UUID, reason: str | None = None, *, whole: bool = False) -> Job:
+        """Offer a failed job again; a unique one takes its key again. Raises MoveNotAllowed, DuplicateJob.
+
+        If it had handed out batches, only those run again that did not complete; the job is then `running`.
+        With `whole`, or where child jobs of it did not succeed, its operation runs again and hands out all.
+        """
+
+        def decide() -> Job:
             job = self._opened(id)
-            job.redrive(reason)
+            if not whole and job.reopens and self._all_succeeded(job.state.children):
+                job.reopen(reason)
+            else:
+                job.redrive(reason)
             key = job.state.dedup_key
             taken = [] if key is None else self._take(key, job.state.id)
-            try:
-                job.settle(self.ledger.append_all([append_of(job), *taken]).recorded_at)
-                return job.state
-            except StreamConflict:
-                continue
-        raise self._busy(id)
+            job.settle(self.ledger.append_all([append_of(job), *taken]).recorded_at)
+            return job.state
+
+        return retry_conflicts(decide)
+
+    def _all_succeeded(self, jobs: Sequence[str]) -> bool:
+        return set(self._statuses([*jobs]).values()) <= {"succeeded"}
 
     def discard(self, id: str | UUID, reason: str | None = None) -> Job:
-        """A failed job is no dead letter any more; it stays failed."""
-        for _ in range(TRIES):
-            job = self._opened(id)
-            job.discard(reason)
-            if self._committed(job):
-                return job.state
-        raise self._busy(id)
+        """Discard a failed job: it is no longer a dead letter, and stays failed."""
+        return self._change(id, lambda job: job.discard(reason))
 
     def comment(self, id: str | UUID, text: str, author: str | None = None) -> Job:
-        """Say something on a job (spec S1-03)."""
+        """Comment on a job (spec S1-03)."""
         return self._note(id, lambda job: job.comment(text, author))
 
     def describe(self, id: str | UUID, **fields: Any) -> Job:
-        """Say what a job is about: description, findings, tags."""
+        """Change a job's description, findings and tags."""
         return self._note(id, lambda job: job.describe(**fields))
 
-    def _note(self, id: str | UUID, note: Callable[[OpenJob], None]) -> Job:
-        """Record what moves nothing, also beside a worker that reports all the time."""
-        for _ in range(ALONE):
+    def _note(self, id: str | UUID, note: Callable[[OpenJob], object]) -> Job:
+        """Record a note that changes no status, even while a worker reports continuously."""
+        try:
+            return self._change(id, note, attempts=NOTE_ATTEMPTS)
+        except StreamConflict:
             job = self._opened(id)
             note(job)
-            if self._committed(job):
-                return job.state
-        job = self._opened(id)
-        note(job)
-        self.ledger.append_all([append_of(job)._replace(expected=EXISTS, status=None)])
-        return self._opened(id).state
+            self.ledger.append_all([append_of(job)._replace(expected=EXISTS, status=None)])
+            return self._opened(id).state
 
-    def _committed(self, stream: Stream[Any, Any]) -> bool:
-        """Whether the news were recorded; False where another writer came first."""
-        try:
-            self.ledger.commit(stream)
-        except StreamConflict:
-            return False
-        return True
+    def _change(self, id: str | UUID, change: Callable[[OpenJob], object], attempts: int = 10) -> Job:
+        def decide() -> Job:
+            job = self._opened(id)
+            change(job)
+            self.ledger.commit(job)
+            return job.state
 
-    def _busy(self, id: str | UUID) -> StreamConflict:
-        return StreamConflict(OpenJob.name_of(checked_id(id)), "a job that nobody else changes", 0)
+        return retry_conflicts(decide, attempts=attempts)
 
     # Queues and operations
 
     def pause(self, queue: str, reason: str | None = None) -> bool:
-        """Take nothing from a queue any more; False where it is paused already."""
-        return self._ruled(OpenQueue, queue_name(queue), lambda opened: opened.pause(reason))
+        """Pause a queue: no work is claimed from it. False if it is paused already."""
+        return self._rule(OpenQueue, queue_name(queue), lambda opened: opened.pause(reason))
 
     def resume(self, queue: str) -> bool:
-        """Take work from a queue again; False where it is not paused."""
-        return self._ruled(OpenQueue, queue_name(queue), lambda opened: opened.resume())
+        """Resume a queue: work is claimed from it again. False if it is not paused."""
+        return self._rule(OpenQueue, queue_name(queue), lambda opened: opened.resume())
 
     def queues(self) -> dict[str, Queue]:
-        """The queues that were ever paused, by name, and whether they are."""
+        """The queues that were ever paused, by name, and whether they are now."""
         return self._rules("queue/", OpenQueue)
 
     def limit(
         self, operation: str, *, concurrency: int | None = None, rate: int | None = None, seconds: float = 1.0
     ) -> bool:
-        """Let at most so many of an operation run at once, and so many begin within seconds.
+        """Limit an operation: how many run at once, and how many begin within `seconds`.
 
-        Without either, it is not limited any more. False where nothing changes. Raises BadInput.
+        Without either, its limits are removed. False where nothing changes. Raises BadInput.
         """
         if not operation or not isinstance(operation, str):
             raise BadInput("a limit is of an operation: give its name")
-        return self._ruled(OpenOperation, operation, lambda opened: opened.limit(concurrency, rate, seconds))
+        return self._rule(OpenOperation, operation, lambda opened: opened.limit(concurrency, rate, seconds))
 
     def limits(self) -> dict[str, Limits]:
-        """The operations that were ever limited, by name, and their limits now."""
+        """The operations that ever had limits, by name, with their present limits."""
         return self._rules("operation/", OpenOperation)
 
-    def _ruled(self, kind: type[S], name: str, decide: Callable[[S], bool]) -> bool:
-        for _ in range(TRIES):
+    def _rule(self, kind: type[S], name: str, rule: Callable[[S], bool]) -> bool:
+        def decide() -> bool:
             opened = self.ledger.load(kind, name)
-            done = decide(opened)
-            if self._committed(opened):
-                return done
-        raise StreamConflict(kind.name_of(name), "a stream that nobody else changes", 0)
+            changed = rule(opened)
+            self.ledger.commit(opened)
+            return changed
+
+        return retry_conflicts(decide)
 
     def _rules(self, prefix: str, kind: type[Stream[Any, Any]]) -> dict[str, Any]:
-        found = self.ledger.states((prefix, kind))[kind]
+        found = self.ledger.states((prefix, kind), unread=read.leave_out)[kind]
         return {split_name(name)[1][0]: state for name, _, state in sorted(found, key=lambda one: one[0])}
 
     def _opened(self, id: str | UUID) -> OpenJob:
@@ -225,3 +410,86 @@ class Jobs(Submitting):
         if job.version == 0:
             raise StreamNotFound(job.name)
         return job
+
+
+def prepare(
+    operation: str,
+    payload: Mapping[str, Any] | None = None,
+    *,
+    id: str | UUID | None = None,
+    unique: bool | str = False,
+    delay: float | timedelta | None = None,
+    run_at: datetime | None = None,
+    parent: str | UUID | None = None,
+    command: str | None = None,
+    **fields: Any,
+) -> Submission:
+    """A job to record, from the arguments of `submit`. Raises BadInput if no worker could run it."""
+    if delay is not None and run_at is not None:
+        raise BadInput("give delay or run_at, not both")
+    if wrong := {"dedup_key", "delay_seconds"} & fields.keys():
+        raise BadInput(f"{', '.join(sorted(wrong))}: a job is given `unique`, and `delay`")
+    given = plain("payload", payload)
+    key = None if unique is False else key_of(operation, given, unique)
+    if id is None and command is not None:
+        id = uuid5(COMMANDS, command)
+    job = OpenJob(checked_id(id))
+    job.create(
+        operation, payload=given, meta=plain("meta", fields.pop("meta", None)), dedup_key=key,
+        delay_seconds=0.0 if delay is None else seconds_of(delay),
+        run_at=None if run_at is None else moment(run_at),
+        parent=None if parent is None else checked_id(parent), **fields,
+    )  # fmt: skip
+    return Submission(job, append_of(job), key)
+
+
+def job_within(operation: str, payload: Mapping[str, Any] | None = None, **fields: Any) -> OpenJob:
+    """A job to record together with other facts, from the arguments of `submit`; it cannot be unique.
+
+    Raises BadInput.
+    """
+    submission = prepare(operation, payload, **fields)
+    if submission.key is not None:
+        raise BadInput(
+            "a job that is recorded with the outcome of an operation cannot be unique: its key may be taken, "
+            "and the outcome would be lost; submit it with `Jobs(session.ledger)`"
+        )
+    return submission.job
+
+
+def key_of(operation: str, payload: Mapping[str, Any], unique: object) -> str | None:
+    """The deduplication key for `unique`. Raises BadInput, BadName."""
+    if unique is False or unique is True:
+        return dedup_key(operation, payload) if unique else None
+    if not isinstance(unique, str) or not unique:
+        raise BadInput(f"unique {shown(unique)} must be True, False, or a key: text that is not empty")
+    OpenKey.name_of(unique)
+    return unique
+
+
+def plain(what: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A mapping as it is stored: only JSON. Raises BadBody, which names the invalid part."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{what} {shown(value)} must be a mapping")
+    read: dict[str, Any] = json.loads(canonical_json.body(dict(value)))
+    return read
+
+
+def checked_id(id: str | UUID | None) -> str:
+    """A job's id in its canonical spelling; a new one for None. Raises BadInput."""
+    if id is None:
+        return str(uuid4())
+    try:
+        return str(id if isinstance(id, UUID) else UUID(id))
+    except (ValueError, AttributeError, TypeError):
+        raise BadInput(f"{shown(id)} is no id of a job: it must be a UUID") from None
+
+
+def _checked(one: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(one, Mapping):
+        raise BadInput(f"{shown(one)} must be a mapping of what `submit` takes, with its operation")
+    if "command" in one:
+        raise BadInput("a command id is given once, for all jobs together")
+    return one

@@ -1,8 +1,8 @@
 """
-Queues and operations, as an operator rules them: a queue is paused and resumed, an operation has limits.
+Queues that can be paused and resumed, and operations with limits.
 
-A queue is a name that jobs carry, and is there once a job names it. What is running goes on while its queue
-is paused. A limit holds over all workers; it is looked at when work is taken (W1-16).
+A queue is a name that jobs carry; it exists once a job names it. Running work goes on while its queue is
+paused. A limit applies to all workers together; it is checked when work is claimed (W1-16).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from ..domain.event import Event
+from ..domain.frozen import changed
+from ..domain.moves import Moves
+from ..domain.stream import Stream
 from ..errors import BadInput, shown
-from ..event import Event
-from ..frozen import changed
-from ..moves import Moves
-from ..stream import Stream
-from .checking import LARGEST
+from .work import LARGEST
 
 
 class QueueStatus(StrEnum):
-    """The statuses of a queue that somebody paused once."""
+    """The statuses of a queue that was ever paused."""
 
     PAUSED = "paused"
     OPEN = "open"
@@ -36,25 +36,25 @@ QUEUE_MOVES = Moves(
 
 
 class QueuePaused(Event, topic="queue.paused", to=QueueStatus.PAUSED):
-    """Nothing is taken from it any more."""
+    """No work is claimed from it any more."""
 
     reason: str | None = None
 
 
 class QueueResumed(Event, topic="queue.resumed", to=QueueStatus.OPEN):
-    """Work is taken from it again."""
+    """Work is claimed from it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What is true of a queue."""
+    """The state of a queue."""
 
     status: str | None = None
     reason: str | None = None
 
 
 def evolve_queue(queue: Queue, event: Event, at: datetime) -> Queue:
-    """Apply a fact. No rules here."""
+    """Apply a fact. It applies no rules."""
     return changed(queue, status=str(event.to), reason=getattr(event, "reason", None))
 
 
@@ -65,14 +65,14 @@ class OpenQueue(Stream[Queue, Event]):
     evolve = staticmethod(evolve_queue)
 
     def pause(self, reason: str | None = None) -> bool:
-        """Take nothing from it any more; False where it is paused already."""
+        """Pause it: no work is claimed from it. False if it is paused already."""
         if self.state.status == QueueStatus.PAUSED:
             return False
         self.record(QueuePaused(reason=reason))
         return True
 
     def resume(self) -> bool:
-        """Take work from it again; False where it is not paused."""
+        """Resume it: work is claimed from it again. False if it is not paused."""
         if self.state.status != QueueStatus.PAUSED:
             return False
         self.record(QueueResumed())
@@ -80,9 +80,9 @@ class OpenQueue(Stream[Queue, Event]):
 
 
 class OperationLimited(Event, topic="operation.limited"):
-    """At most `concurrency` at once, at most `rate` begun within `seconds`; None does not limit.
+    """At most `concurrency` at once, at most `rate` begun within `seconds`; None means no limit.
 
-    The rate is that of a bucket which holds `rate` and is filled evenly: after a rest, `rate` may begin at
+    The rate is a token bucket that holds `rate` and fills evenly: after a pause, `rate` may begin at
     once, so in any time T at most `rate + rate * T / seconds` begin.
     """
 
@@ -93,7 +93,7 @@ class OperationLimited(Event, topic="operation.limited"):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What limits an operation."""
+    """The limits of an operation."""
 
     status: str | None = None
     concurrency: int | None = None
@@ -102,7 +102,7 @@ class Limits:
 
 
 def evolve_limits(limits: Limits, event: Event, at: datetime) -> Limits:
-    """Apply a fact. No rules here."""
+    """Apply a fact. It applies no rules."""
     if not isinstance(event, OperationLimited):
         return limits
     return changed(limits, concurrency=event.concurrency, rate=event.rate, seconds=event.seconds)
@@ -115,7 +115,7 @@ class OpenOperation(Stream[Limits, Event]):
     evolve = staticmethod(evolve_limits)
 
     def limit(self, concurrency: int | None = None, rate: int | None = None, seconds: float = 1.0) -> bool:
-        """Set both limits; None takes one away. False where nothing changes. Raises BadInput."""
+        """Set both limits; None removes one. False where nothing changes. Raises BadInput."""
         for name, number in (("concurrency", concurrency), ("rate", rate)):
             if number is not None and (type(number) is not int or not 1 <= number <= LARGEST):
                 raise BadInput(

@@ -1,11 +1,11 @@
 """
-Schedules: jobs that are submitted again and again, at the times of a cron expression.
+Schedules: jobs that are submitted repeatedly, at the times of a cron expression.
 
     active <-> paused
-    active, paused -> removed -> active     set anew
+    active, paused -> removed -> active     set again
 
 Its stream is `schedule/NAME`. A scheduler (`consumers.jobs.scheduler`) appends `schedule.fired` and the job
-together, at the version that it looked at; so each time fires once, however many schedulers run.
+together, at the version that it has read; so each time fires once, however many schedulers run.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from itertools import islice
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from pydantic import JsonValue
-
-from ..event import Event
-from ..frozen import FrozenDict, changed
-from ..moves import Moves
-from ..stream import Stream
+from ..domain.event import Event
+from ..domain.frozen import FrozenDict, changed
+from ..domain.moves import Moves
+from ..domain.stream import Stream
 from .cron import times
 from .facts import Json
-from .submitting import Made, job_of
+from .jobs import Submission, prepare
 
 JOBS: Final = UUID("0d0f5a07-4d0e-5c55-8a1b-6d1f5f0a2c11")
 """The namespace of the ids of jobs that schedules submit."""
@@ -41,7 +39,7 @@ class ScheduleStatus(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """Which of the times are made up for that came while nobody looked: the latest, all, or none."""
+    """Which missed times fire later: the latest, all, or none."""
 
     LATEST = "latest"
     ALL = "all"
@@ -60,10 +58,10 @@ SCHEDULE_MOVES = Moves(
 
 
 class ScheduleSet(Event, topic="schedule.set", to_field="status"):
-    """What it does from now on. cron, timezone: as in `ledger.jobs.cron`. fields: as in JobCreated.
+    """Its definition from now on. cron, timezone: as in `ledger.jobs.cron`. fields: as in JobCreated.
 
     unique: True, or the key; as in `Jobs.submit`. overlap: whether a job is submitted while the last one is
-    not over. status: `paused` where it was and stays so.
+    not over. status: `paused` if it was paused before, and stays so.
     """
 
     status: S
@@ -79,21 +77,21 @@ class ScheduleSet(Event, topic="schedule.set", to_field="status"):
 
 
 class SchedulePaused(Event, topic="schedule.paused", to=S.PAUSED):
-    """It submits nothing any more."""
+    """It submits nothing until it is resumed."""
 
     reason: str | None = None
 
 
 class ScheduleResumed(Event, topic="schedule.resumed", to=S.ACTIVE):
-    """It goes on; the times meanwhile are not made up for."""
+    """It goes on; times missed meanwhile do not fire."""
 
 
 class ScheduleRemoved(Event, topic="schedule.removed", to=S.REMOVED):
-    """It is over, until it is set anew."""
+    """It is over, unless it is set again."""
 
 
 class ScheduleFired(Event, topic="schedule.fired"):
-    """A job was submitted for a time. missed: how many times before it were passed over, if that is known."""
+    """A job was submitted for a time. missed: how many earlier times did not fire, if known."""
 
     job: str
     at: datetime
@@ -109,13 +107,9 @@ class ScheduleSkipped(Event, topic="schedule.skipped"):
     missed: int = 0
 
 
-def _nothing() -> Mapping[str, JsonValue]:
-    return FrozenDict()
-
-
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What is true of a schedule. after: times up to it are done with. last_at, last_job: fired last."""
+    """The state of a schedule. after: times up to it are handled. last_at, last_job: of the last firing."""
 
     name: str = ""
     status: str | None = None
@@ -123,8 +117,8 @@ class Schedule:
     timezone: str = "UTC"
     operation: str = ""
     queue: str = "default"
-    payload: Mapping[str, JsonValue] = field(default_factory=_nothing)
-    fields: Mapping[str, JsonValue] = field(default_factory=_nothing)
+    payload: Mapping[str, Any] = field(default_factory=FrozenDict)
+    fields: Mapping[str, Any] = field(default_factory=FrozenDict)
     catch_up: str = CatchUp.LATEST.value
     overlap: bool = True
     unique: bool | str = False
@@ -135,7 +129,7 @@ class Schedule:
     skipped: int = 0
 
     def next_times(self, many: int = 1, after: datetime | None = None) -> list[datetime]:
-        """Its next times, in UTC, after the one that it did last or a given one; none unless it is active."""
+        """Its next times, in UTC, after a given one or the last handled one; none unless it is active."""
         start = after or self.after
         if self.status != S.ACTIVE or start is None:
             return []
@@ -148,7 +142,7 @@ _GIVEN: Final = (
 
 
 def evolve(schedule: Schedule, event: Event, at: datetime) -> Schedule:
-    """Apply a fact. No rules here."""
+    """Apply a fact. It applies no rules."""
     match event:
         case ScheduleSet():
             given = {name: getattr(event, name) for name in _GIVEN} | {"catch_up": event.catch_up.value}
@@ -181,7 +175,7 @@ class OpenSchedule(Stream[Schedule, Event]):
         return Schedule(name=str(key[0]) if key else "")
 
     def set(self, fact: Mapping[str, Any]) -> bool:
-        """Let it do this from now on: as the fields of ScheduleSet; False where nothing changes."""
+        """Set it: the fields of ScheduleSet; False where nothing changes."""
         now = self.state
         said = ScheduleSet(status=S.PAUSED if now.status == S.PAUSED else S.ACTIVE, **fact)
         same = all(getattr(now, name) == getattr(said, name) for name in _GIVEN)
@@ -191,37 +185,37 @@ class OpenSchedule(Stream[Schedule, Event]):
         return True
 
     def pause(self, reason: str | None = None) -> bool:
-        """Submit nothing any more; False where it is not active."""
+        """Pause it; False if it is not active."""
         if self.state.status != S.ACTIVE:
             return False
         self.record(SchedulePaused(reason=reason))
         return True
 
     def resume(self) -> bool:
-        """Go on; False where it is not paused."""
+        """Resume it; False if it is not paused."""
         if self.state.status != S.PAUSED:
             return False
         self.record(ScheduleResumed())
         return True
 
     def remove(self) -> bool:
-        """It is over; False where it is already."""
+        """Remove it; False if it is removed already."""
         if self.state.status not in (S.ACTIVE, S.PAUSED):
             return False
         self.record(ScheduleRemoved())
         return True
 
     def fire(self, at: datetime, job: str, missed: int = 0) -> None:
-        """A job was submitted for a time."""
+        """Record that a job was submitted for a time."""
         self.record(ScheduleFired(job=job, at=at, missed=missed))
 
     def skip(self, at: datetime, reason: str, job: str | None = None, missed: int = 0) -> None:
-        """None was."""
+        """Record that no job was submitted for a time."""
         self.record(ScheduleSkipped(at=at, reason=reason, job=job, missed=missed))
 
 
-def made_for(schedule: Schedule, at: datetime) -> Made:
-    """The job of a schedule for a time; its id follows from both."""
+def job_for(schedule: Schedule, at: datetime) -> Submission:
+    """The job of a schedule for a time; its id is derived from both."""
     id = uuid5(JOBS, f"{at.isoformat()} {schedule.name}")
     fields: dict[str, Any] = {"queue": schedule.queue, "unique": schedule.unique, **schedule.fields}
-    return job_of(schedule.operation, schedule.payload, id=id, **fields)
+    return prepare(schedule.operation, schedule.payload, id=id, **fields)

@@ -1,8 +1,8 @@
 """
-Unique jobs: of all with one key, at most one is queued or running (spec S1-71, W1-21).
+Unique jobs: at most one job with a key is queued or running (spec S1-71, W1-21).
 
-The stream of a key says which job took it last. A new job is recorded together with that, and with the check
-that the job before is over; so of two that are submitted at once, one is refused, and names the other.
+The stream of a key records which job took it last. A new job is recorded together with that fact, and with
+a check that the job before is over. Of two jobs submitted at once one is refused, with the id of the other.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from .. import canon
-from ..event import Event
-from ..frozen import changed
-from ..moves import Moves
-from ..stream import Stream
+from ..domain import canonical_json
+from ..domain.event import Event
+from ..domain.frozen import changed
+from ..domain.moves import Moves
+from ..domain.stream import Stream
 
 
 class KeyTaken(Event, topic="job_key.taken"):
@@ -28,14 +28,14 @@ class KeyTaken(Event, topic="job_key.taken"):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is true of a key: which job took it last."""
+    """The state of a key: which job took it last."""
 
     status: str | None = None
     job: str | None = None
 
 
 def evolve(key: Key, event: Event, at: datetime) -> Key:
-    """Apply a fact. No rules here."""
+    """Apply a fact. It applies no rules."""
     return changed(key, job=event.job) if isinstance(event, KeyTaken) else key
 
 
@@ -46,10 +46,12 @@ class OpenKey(Stream[Key, Event]):
     evolve = staticmethod(evolve)
 
     def take(self, job: str) -> None:
-        """A job takes it."""
+        """Give the key to a job."""
         self.record(KeyTaken(job=job))
 
 
 def dedup_key(operation: str, payload: Mapping[str, Any]) -> str:
-    """The key of an operation with a payload: 16 hexadecimal digits, whatever the order of its keys."""
-    return sha256(canon.body({"operation": operation, "payload": dict(payload)}).encode()).hexdigest()[:16]
+    """The key of an operation with a payload: 16 hexadecimal digits; the order of fields does not matter."""
+    return sha256(
+        canonical_json.body({"operation": operation, "payload": dict(payload)}).encode()
+    ).hexdigest()[:16]

@@ -1,9 +1,9 @@
 """
-Work that is offered, claimed under a lease, and ended: what jobs and batches have in common.
+Work that is offered, claimed under a lease, and ended: the common part of jobs and batches.
 
-Every claim has a token, the version of the fact that began it. What a worker records, it records under the
-guard of that token (`under_lease`): after a takeover, a cancel or an expiry the guard refuses it, whatever
-the worker believes. Reports, heartbeats and a cancel do not conflict, since no version is expected.
+Every claim has a fencing token, the version of the fact that began it. A worker's appends are guarded by
+that token (`under_lease`): after a takeover, a cancel or an expiry the guard refuses them. Reports, renewals
+of leases and a cancel do not conflict, because they expect no version.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final, Generic, Self, TypeVar
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
-from ..append import Append, append_of
-from ..errors import ClaimLost, MoveNotAllowed
-from ..expected import Guard
-from ..frozen import changed
-from ..stream import E, Stream
+from pydantic import BaseModel, ValidationError
+
+from ..domain.frozen import changed
+from ..domain.names import stream_name
+from ..domain.stream import E, Stream
+from ..errors import BadInput, ClaimLost, MoveNotAllowed, shown
+from ..log.append import Append, Guard, append_of
 from .facts import (
     AttemptFailed,
     Cancelled,
@@ -37,23 +40,30 @@ from .facts import (
 )
 
 LONGEST_DELAY: Final = 600.0
-"""Seconds that work waits at most before it is tried again (spec S1-27)."""
+"""Maximum seconds before work that was put off is tried again (spec S1-27)."""
 MESSAGE: Final = 2000
-"""Characters of an error's text that are kept in a state; the fact holds all of it (spec S1-26)."""
+"""Characters of an error's text that a state keeps; the fact holds all of it (spec S1-26)."""
 LEASE_EXPIRED: Final = "lease_expired"
 """The error code of work whose workers vanished too often."""
+FURTHEST: Final = timedelta(days=36525)
+"""The longest delay of work: a hundred years, so that every time can be shown in every zone."""
+_FURTHEST: Final = FURTHEST.total_seconds()
+LARGEST: Final = 2**31 - 1
+"""Largest priority and budget; the smallest priority is one below its negative."""
+MAX_WRONGS: Final = 5
+"""Maximum number of wrong fields that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is true of a piece of work.
+    """The state of a piece of work.
 
     token: of the claim that holds now, None without one. attempt: the number of the present or last claim;
-    failures: how many of them failed and did not end it, of which max_attempts are allowed, the last one
-    included; retries: how often it was put off in a row; requeues: how often its worker vanished. A redrive
-    begins them anew. stalls: how often it was offered again because it waited. offered_at, delay_seconds: it
+    failures: how many attempts failed without ending it; max_attempts is their limit, including the last;
+    retries: how often it was put off in a row; requeues: how often its worker vanished. A redrive resets
+    them. stalls: how often it was offered again because it waited. offered_at, delay_seconds: it
     is not claimed before the one and the other after it (`due_at`). late: how many results came after their
-    claim was over. discarded: failed, and no dead letter any more.
+    claim was over. discarded: it failed, and is no longer a dead letter.
     """
 
     status: str | None = None
@@ -83,16 +93,16 @@ class Work:
 
     @property
     def due_at(self) -> datetime | None:
-        """Not claimed before; None for what does not wait."""
+        """The time before which it is not claimed; None for work that does not wait."""
         return None if self.offered_at is None else self.offered_at + timedelta(seconds=self.delay_seconds)
 
 
 W = TypeVar("W", bound=Work)
-U = TypeVar("U", bound="OpenWork[Any, Any]")
+M = TypeVar("M", bound=BaseModel)
 
 
 def evolve_work(work: W, event: WorkFact, at: datetime, status: str | None) -> W:
-    """Apply one of the shared facts, which led to `status`. No rules here."""
+    """Apply one of the shared facts, which led to `status`. It applies no rules."""
     match event:
         case Started():
             return changed(
@@ -160,17 +170,17 @@ def _vanished(event: LeaseExpired) -> str:
 
 
 class OpenWork(Stream[W, E], Generic[W, E]):
-    """A piece of work opened for change. FACTS: which class of facts each shape has here, by its name."""
+    """A piece of work open for change. FACTS: the class of facts for each shape, by the shape's name."""
 
     FACTS: ClassVar[Mapping[str, type[WorkFact]]]
     RUNNING: ClassVar[frozenset[str]]
-    """The statuses in which somebody has a claim."""
+    """The statuses in which a worker has a claim."""
     WAITING: ClassVar[frozenset[str]]
     """The statuses in which it may be claimed."""
 
     @property
     def over(self) -> bool:
-        """Whether it came to its end."""
+        """Whether it has ended."""
         return self.state.status is not None and self.state.finished_at is not None
 
     @property
@@ -188,7 +198,7 @@ class OpenWork(Stream[W, E], Generic[W, E]):
         return state.token or 0
 
     def record(self, event: E) -> None:
-        """As in Stream; facts that say in a field where they lead are checked too. Raises MoveNotAllowed."""
+        """As in Stream; also checks facts whose field names the next status. Raises MoveNotAllowed."""
         before = self.state.token
         if event.to_field is not None:
             self.MOVES.check(self.state.status, getattr(event, event.to_field))
@@ -201,22 +211,22 @@ class OpenWork(Stream[W, E], Generic[W, E]):
 
     @abstractmethod
     def start(self, worker: str) -> Self:
-        """Claim it for a worker; the token is `state.token` then. Raises MoveNotAllowed."""
+        """Claim it for a worker; the token is then `state.token`. Raises MoveNotAllowed."""
 
     @abstractmethod
     def waiting_status(self) -> str:
-        """The status to which it goes when it is offered again."""
+        """The status that it gets when it is offered again."""
 
     # While it is claimed
 
     def report(self, event: str, **fields: Any) -> None:
-        """What the operation says: as the fields of Reported."""
-        self._say("Reported", token=self._token(), event=event, **fields)
+        """Record a report of the operation: the fields of Reported."""
+        self._record_fact("Reported", token=self._token(), event=event, **fields)
 
     def fail(self, error_code: str, message: str = "", details: Mapping[str, Any] | None = None) -> None:
-        """It failed for good."""
+        """Record that it failed for good."""
         facts = {"error_code": error_code, "message": message, "details": dict(details or {})}
-        self._say("Failed", token=self.state.token, **facts, **self._what())
+        self._record_fact("Failed", token=self.state.token, **facts, **self._identity())
 
     def attempt_failed(
         self,
@@ -227,9 +237,9 @@ class OpenWork(Stream[W, E], Generic[W, E]):
         delay: float = 0,
         at_least: int = 1,
     ) -> None:
-        """This attempt failed: offered again after `delay` seconds, or failed, if it was the last one.
+        """Record that this attempt failed: offered again after `delay` seconds, or failed if it was the last.
 
-        at_least: attempts that may be made even where max_attempts is less.
+        at_least: attempts that may be made even if max_attempts is smaller.
         """
         if self.state.failures + 1 >= max(self.state.max_attempts, at_least):
             self.fail(error_code, message, details)
@@ -240,9 +250,9 @@ class OpenWork(Stream[W, E], Generic[W, E]):
         )
 
     def retry_later(self, reason: str, delay_seconds: float = 60) -> None:
-        """What it needs is busy: offered again after the delay, doubled each time in a row (spec S1-27).
+        """Put it off, because a resource is busy; the delay doubles each time in a row (spec S1-27).
 
-        Failed with `RetriesExhausted` where that was tried max_retries times (W1-05).
+        It fails with `RetriesExhausted` after max_retries times (W1-05).
         """
         tried = self.state.retries
         if tried >= self.state.max_retries:
@@ -256,18 +266,18 @@ class OpenWork(Stream[W, E], Generic[W, E]):
         self._again("Released", reason=reason)
 
     def expire(self) -> None:
-        """Its worker vanished: offered again within the budget, then failed (spec S1-62)."""
+        """Record that its worker vanished: offered again within the budget, else failed (spec S1-62)."""
         facts = {
             "token": self._token(), "worker": self.state.worker,
             "prior_requeues": self.state.requeues, "max_requeues": self.state.max_requeues,
         }  # fmt: skip
         if self.state.requeues >= self.state.max_requeues:
-            self._say("LeaseExpired", **facts, **self._what())
+            self._record_fact("LeaseExpired", **facts, **self._identity())
         else:
             self._again("LeaseExpiredRequeue", **facts)
 
     def under_lease(self, token: int) -> Append:
-        """The append of the news, under the guard of a claim: refused once that is over."""
+        """The append of the news, guarded by a claim: refused once the claim is over."""
         guard = Guard(self.RUNNING, token)
         return append_of(self)._replace(expected=guard)
 
@@ -276,44 +286,46 @@ class OpenWork(Stream[W, E], Generic[W, E]):
         if self.state.token != token:
             raise ClaimLost(self.name, f"the claim with token {token}")
 
-    # While it is not
+    # Without a claim
 
     def offer_again(self) -> None:
-        """It waits for long though it is due (spec S1-63). Raises MoveNotAllowed where it does not wait."""
+        """Offer it again: it is long due (spec S1-63). Raises MoveNotAllowed if it is not waiting."""
         if self.state.status not in self.WAITING:
             raise MoveNotAllowed(self.state.status, self.waiting_status())
-        self._say("StallRequeue", **self._back(), queue=self.state.queue, prior_requeues=self.state.stalls)
+        self._record_fact(
+            "StallRequeue", **self._back(), queue=self.state.queue, prior_requeues=self.state.stalls
+        )
 
     def cancel(self, reason: str | None = None) -> bool:
-        """It shall not be done; False where it is over already: that is left as it is (spec C1-2)."""
+        """Cancel it; False if it is over already, and stays as it is (spec C1-2)."""
         if self.over:
             return False
-        self._say("Cancelled", reason=reason)
+        self._record_fact("Cancelled", reason=reason)
         return True
 
     def redrive(self, reason: str | None = None) -> None:
-        """Offer anew what failed. Raises MoveNotAllowed for anything else, and for what was discarded."""
+        """Offer failed work again. Raises MoveNotAllowed for any other work, also for discarded work."""
         now = self.state
         if now.status != "failed" or now.discarded:
             raise MoveNotAllowed("discarded" if now.discarded else now.status, self.waiting_status())
         facts = {"queue": now.queue, "operation": now.operation, "priority": now.priority, "reason": reason}
-        self._say("Redriven", **self._back(), **facts)
+        self._record_fact("Redriven", **self._back(), **facts)
 
     def discard(self, reason: str | None = None) -> bool:
-        """It failed, and nobody shall look at it any more; False where it is no dead letter."""
+        """Discard a dead letter; False if it is not one."""
         if self.state.status != "failed" or self.state.discarded:
             return False
-        self._say("Discarded", reason=reason)
+        self._record_fact("Discarded", reason=reason)
         return True
 
     def late(self, token: int, outcome: str, **facts: Any) -> LateResult:
-        """The fact of a result that came too late; to be appended whatever the stream is at."""
+        """The fact of a late result, to be appended without an expected version."""
         fact: LateResult = self._fact("LateResult", token=token, outcome=outcome, **facts)
         return fact
 
-    # Recording
+    # Record
 
-    def _what(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
         return {"operation": self.state.operation, "queue": self.state.queue}
 
     def _check_new(self) -> None:
@@ -326,13 +338,13 @@ class OpenWork(Stream[W, E], Generic[W, E]):
         return self.state.token
 
     def _again(self, shape: str, **facts: Any) -> None:
-        self._say(shape, **{"token": self._token(), **self._back(), **facts})
+        self._record_fact(shape, **{"token": self._token(), **self._back(), **facts})
 
     def _back(self) -> dict[str, Any]:
-        """The field that says where it waits then, for facts whose topic does not say it."""
+        """The field with the status in which it waits then, for facts whose topic does not determine it."""
         return {}
 
-    def _say(self, shape: str, **facts: Any) -> None:
+    def _record_fact(self, shape: str, **facts: Any) -> None:
         self.record(self._fact(shape, **facts))
 
     def _fact(self, shape: str, **facts: Any) -> Any:
@@ -343,3 +355,100 @@ class OpenWork(Stream[W, E], Generic[W, E]):
 def facts_of(*kinds: type[WorkFact]) -> dict[str, type[WorkFact]]:
     """Fact classes by the name of their shape, the class that they extend."""
     return {kind.__mro__[1].__name__: kind for kind in kinds}
+
+
+# Checks before work is recorded
+
+
+class Offered(Protocol):
+    """A fact that offers work, such as JobCreated and BatchQueued."""
+
+    @property
+    def operation(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def timeout_seconds(self) -> float | None: ...
+
+
+def made(kind: type[M], what: str, fields: Mapping[str, Any]) -> M:
+    """A fact with these fields. Raises BadInput, which names invalid fields and their place."""
+    try:
+        return kind(**fields)
+    except ValidationError as error:
+        wrongs = [
+            f"{'.'.join(map(str, one['loc'][:4]))}: {one['msg']}" for one in error.errors()[:MAX_WRONGS]
+        ]
+        raise BadInput(f"{what} is not as it should be: {'; '.join(dict.fromkeys(wrongs))}") from None
+    except TypeError as error:  # a field name that is not text
+        raise BadInput(f"{what} is not as it should be: {error}") from None
+
+
+def check_offered(fact: Offered) -> None:
+    """Refuse work that no worker could claim. Raises BadInput, BadName."""
+    if not fact.operation or not fact.queue:
+        raise BadInput("a job needs the name of an operation, and of a queue")
+    _check_name("operation", fact.operation)
+    _check_name("queue", fact.queue)
+    if not -LARGEST - 1 <= fact.priority <= LARGEST:
+        raise BadInput(f"priority {shown(fact.priority)} must be an integer of 32 bits; 0 is the usual one")
+    for name, least in (("max_attempts", 1), ("max_retries", 0), ("max_requeues", 0)):
+        if not least <= getattr(fact, name) <= LARGEST:
+            raise BadInput(f"{name} {shown(getattr(fact, name))} must be {least} or more, {LARGEST} at most")
+    if fact.timeout_seconds is not None and not fact.timeout_seconds > 0:
+        raise BadInput("timeout_seconds must be more than 0; leave it out for no limit")
+
+
+@lru_cache(maxsize=1024)
+def _check_name(category: str, name: str) -> None:
+    """Raise BadName for a name that cannot be part of a stream's name."""
+    stream_name(category, name)
+
+
+def payload_of(what: str, payload: object) -> Mapping[str, Any]:
+    """The payload of `what`, empty for None. Raises BadInput for a value that is not a mapping."""
+    if payload is None:
+        return {}
+    if not isinstance(payload, Mapping):
+        kind = type(payload).__name__
+        raise BadInput(
+            f"the payload {shown(payload)} of {what} must be a mapping such as {{'n': 1}}, not a {kind}"
+        )
+    return payload
+
+
+def queue_name(queue: object) -> str:
+    """A queue's canonical name, without surrounding space (spec 2.7). Raises BadInput, BadName."""
+    if not isinstance(queue, str) or not queue.strip():
+        raise BadInput(f"queue {shown(queue)} must be text that is not empty")
+    stream_name("queue", queue.strip())
+    return queue.strip()
+
+
+def seconds_of(delay: object) -> float:
+    """A delay in seconds, 0 for None. Raises BadInput for an invalid delay."""
+    if delay is None:
+        return 0.0
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, int | float) and type(seconds) is not bool and 0 <= seconds <= _FURTHEST:
+        return float(seconds)
+    raise BadInput(f"delay {shown(delay)} must be seconds, 0 or more, or a timedelta; 100 years at most")
+
+
+def moment(run_at: object) -> datetime | None:
+    """A time in UTC. Raises BadInput for one without a zone, or that some zone cannot show."""
+    if run_at is None:
+        return None
+    if not isinstance(run_at, datetime) or run_at.utcoffset() is None:
+        raise BadInput(
+            f"run_at {shown(run_at)} must be a datetime with a time zone, such as datetime.now(UTC)"
+        )
+    try:
+        at = run_at.astimezone(UTC)
+    except OverflowError:
+        at = datetime.max.replace(tzinfo=UTC)
+    if not 1970 <= at.year < 9000:
+        raise BadInput(f"run_at {run_at.isoformat()} must lie between the years 1970 and 9000")
+    return at

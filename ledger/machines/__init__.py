@@ -15,36 +15,27 @@ A move is decided on what is recorded and appended at exactly that version: of c
 others get TransitionConflict (spec S2-10 to S2-16).
 """
 
-from .adopting import Adopted, adopt
-from .declaring import after, after_commit, before, guard, guard_failure, transition_failure
-from .defining import Defined, MachineDefined, MachineDefinition
-from .definition import Callback, Definition, Edge, From, Kind, State
-from .discovering import discover
-from .machine import MACHINES, Machine
-from .moving import Move
-from .replaying import NotReplayed, PastMove, Replayed, replay
-from .retrying import retry_conflicts
-from .transition import MachineStream, Moved, Standing, Transition
+from ..domain.domain import Domain
+from .adoption import Adopted, adopt
+from .declaration import after, after_commit, before, guard, guard_failure, transition_failure
+from .definition import Definition, From, State
+from .discovery import discover
+from .machine import Machine
+from .move import Move
+from .replays import PastMove, Replayed, replay
+from .transition import MachineState, Transition
+
+DOMAIN = Domain("machines", __name__)
 
 __all__ = [
     "Adopted",
-    "Callback",
-    "Defined",
     "Definition",
-    "Edge",
     "From",
-    "Kind",
-    "MACHINES",
     "Machine",
-    "MachineDefined",
-    "MachineDefinition",
-    "MachineStream",
+    "MachineState",
     "Move",
-    "Moved",
-    "NotReplayed",
     "PastMove",
     "Replayed",
-    "Standing",
     "State",
     "Transition",
     "adopt",
@@ -55,6 +46,5 @@ __all__ = [
     "guard",
     "guard_failure",
     "replay",
-    "retry_conflicts",
     "transition_failure",
 ]

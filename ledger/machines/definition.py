@@ -1,32 +1,33 @@
-"""
-What a machine is: states, the first of them, which may follow which, and what is asked and called on the way.
+"""What a machine is: its states, its initial state, its transitions, its guards and callbacks.
 
-A definition is a value: each change makes another one, so that a subclass begins with what its parent has and
-changes nothing of it (spec W2-04). What is wrong is refused when it is declared (spec S2-20 to S2-27).
+A definition is a value. A change makes a new one, so a subclass starts with its parent's definition and does
+not change it (spec W2-04). Errors are raised when something is declared (spec S2-20 to S2-27).
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum, StrEnum
 from functools import cached_property
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel
 
+from ..domain.frozen import FrozenDict
 from ..errors import InvalidCallback, InvalidState, InvalidTransition, shown
-from ..frozen import FrozenDict
-from .calling import check_call
 
 Function = Callable[..., Any]
 
 
 class State(str):
-    """A state in the table of a machine: `PAID = State("paid")`; `initial` for the one that all begin in.
+    """A state in the table of a machine: `PAID = State("paid")`; `initial=True` for the state that all begin
+    in.
 
-    A text like any other, so that it can be compared with one and stored as one.
+    It is a text, and can be compared and stored as one.
     """
 
     initial: bool
@@ -39,8 +40,9 @@ class State(str):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One declared transition. metadata: the model that what is said with it must fit. after: time in
-    `from_state` after which it is due by itself (`pledger machines timeouts`)."""
+    """One declared transition. metadata: the model that the move's metadata must fit. after: the time in
+    `from_state` after which the move is due (`pledger machines timeouts`).
+    """
 
     from_state: str
     to_state: str
@@ -49,7 +51,7 @@ class Edge:
 
 
 class From:
-    """The left side of a line of the table: `From(SUBMITTED).To(PAID, CANCELLED)`."""
+    """The left side of a line in the table: `From(SUBMITTED).To(PAID, CANCELLED)`."""
 
     def __init__(self, *states: str) -> None:
         if not states:
@@ -59,7 +61,7 @@ class From:
     def To(
         self, *states: str, metadata: type[BaseModel] | None = None, after: timedelta | None = None
     ) -> tuple[Edge, ...]:
-        """The transitions from each of the states to each of these; as in Edge."""
+        """The transitions from each of these states to each of those; the other parameters as in Edge."""
         if not states:
             raise InvalidState("No to states provided.")
         return tuple(Edge(one, to, metadata, after) for one in self.states for to in states)
@@ -84,7 +86,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """A function and the moves that it is for: `from_state` None is any, no `to_states` are all (S2-27)."""
+    """A function and its moves: any `from_state` if None, all `to_states` if empty (S2-27)."""
 
     kind: Kind
     function: Function
@@ -94,7 +96,7 @@ class Callback:
 
     @property
     def name(self) -> str:
-        """The name under which it stands in the class, else the function's."""
+        """Its name in the class, else the name of the function."""
         return self.attribute or getattr(self.function, "__name__", type(self.function).__name__)
 
     def is_for(self, from_state: str | None, to_state: str) -> bool:
@@ -106,7 +108,9 @@ class Callback:
 
 @dataclass(frozen=True)
 class Definition:
-    """A machine's table. states: in the order of declaration. edges: the same, without repeats (W2-05)."""
+    """A machine's definition. states: in the order of declaration. edges: in that order, each once
+    (W2-05).
+    """
 
     states: tuple[str, ...] = ()
     initial_state: str | None = None
@@ -117,7 +121,7 @@ class Definition:
 
     @cached_property
     def successors(self) -> Mapping[str, tuple[str, ...]]:
-        """The states that may follow each state; one that nothing follows is not here."""
+        """The states that may follow each state. A terminal state is not a key."""
         found: dict[str, tuple[str, ...]] = {}
         for state in self.states:
             if following := tuple(edge.to_state for edge in self.edges if edge.from_state == state):
@@ -125,7 +129,9 @@ class Definition:
         return FrozenDict(found)
 
     def edge(self, from_state: str | None, to_state: str) -> Edge | None:
-        """The declared transition between two states. From nothing there is one to the initial state only."""
+        """The declared transition between two states. From None there is only the one to the
+        initial state.
+        """
         if from_state is None:
             return Edge("", to_state) if to_state == self.initial_state else None
         return self._table.get((from_state, to_state))
@@ -135,8 +141,18 @@ class Definition:
         return {(edge.from_state, edge.to_state): edge for edge in self.edges}
 
     @cached_property
-    def straight(self) -> Mapping[str, tuple[Edge, ...]]:
-        """By state, the transitions to it that the table alone decides; those of one model of metadata."""
+    def numbers(self) -> WeakKeyDictionary[Any, dict[str, int]]:
+        """The recorded number of this definition, by ledger and machine; filled by `declare`."""
+        return WeakKeyDictionary()
+
+    @cached_property
+    def choices(self) -> dict[tuple[str, int, str], Any]:
+        """What `fast_move` prepared, by machine, number and state."""
+        return {}
+
+    @cached_property
+    def decided_by_table(self) -> Mapping[str, tuple[Edge, ...]]:
+        """By target state, the transitions without guards and callbacks; those with the same model only."""
         asked = (Kind.GUARD, Kind.BEFORE, Kind.AFTER, Kind.AFTER_COMMIT)
         found: dict[str, tuple[Edge, ...]] = {}
         for edge in self.edges:
@@ -154,9 +170,7 @@ class Definition:
         return [one for one in self.callbacks if one.kind is kind and one.is_for(from_state, to_state)]
 
     def known(self, *states: Any) -> tuple[str, ...]:
-        """The states that are meant: texts, or lists of them. Raises InvalidState (W2-13)."""
-        if len(states) == 1 and type(states[0]) is str and states[0] in self.states:  # mostly
-            return states
+        """The given states as texts; each may be a list. Raises InvalidState for unknown ones (W2-13)."""
         flat: list[str] = []
         for state in states:
             state = plain(state)
@@ -168,7 +182,7 @@ class Definition:
     # Declaring
 
     def with_state(self, name: str, *, initial: bool = False) -> Definition:
-        """One state more. Raises InvalidState for a second initial one (S2-20)."""
+        """Add a state. Raises InvalidState for a second initial state (S2-20)."""
         name = checked_state(name)
         if initial and self.initial_state not in (None, name):
             raise InvalidState(
@@ -178,7 +192,7 @@ class Definition:
         return replace(self, states=states, initial_state=name if initial else self.initial_state)
 
     def with_edges(self, *edges: Edge) -> Definition:
-        """Some transitions more; one that is there already takes what is said of it now (S2-21)."""
+        """Add transitions; one that is declared again is replaced (S2-21)."""
         found = {(edge.from_state, edge.to_state): edge for edge in self.edges}
         for edge in edges:
             edge = replace(edge, from_state=plain(edge.from_state), to_state=plain(edge.to_state))
@@ -189,11 +203,12 @@ class Definition:
         return replace(self, edges=tuple(found.values()))
 
     def without_edges(self, from_state: str | None = None, to_states: Sequence[str] = ()) -> Definition:
-        """Some transitions less: all from a state, all to some, or those between them (S2-22)."""
+        """Remove transitions: all from a state, all to some states, or those between them (S2-22)."""
         if from_state is None and not to_states:
             raise InvalidTransition(
                 "say from which state or to which states transitions are removed: both are empty"
             )
+        from_state, to_states = plain(from_state), several(to_states)
         for name in (*([from_state] if from_state is not None else []), *to_states):
             self._refuse_unknown(name)
         kept = tuple(
@@ -205,11 +220,11 @@ class Definition:
         return replace(self, edges=kept)
 
     def without_state(self, name: str) -> Definition:
-        """One state less, with its transitions and what was only called for it (S2-23).
+        """Remove a state, its transitions, and the callbacks for it alone (S2-23).
 
-        A callback of several states loses this one and stays what it is: a guard goes on refusing (W2-03).
+        A callback for several states loses this state and stays: a guard goes on refusing (W2-03).
         """
-        self._refuse_unknown(name)
+        self._refuse_unknown(name := plain(name))
         return replace(
             self,
             states=tuple(state for state in self.states if state != name),
@@ -219,15 +234,17 @@ class Definition:
         )
 
     def with_callback(self, callback: Callback) -> Definition:
-        """One callback more. Raises InvalidCallback, InvalidState, InvalidTransition (S2-25, S2-26)."""
+        """Add a callback. Raises InvalidCallback, InvalidState, InvalidTransition (S2-25, S2-26)."""
         if not callable(callback.function):
             raise InvalidCallback("No callback passed")
         check_call(callback.name, callback.function, callback.kind is Kind.GUARD)
+        from_state, to_states = plain(callback.from_state), several(callback.to_states)
+        callback = replace(callback, from_state=from_state, to_states=to_states)
         self._check_condition(callback.from_state, callback.to_states)
         return replace(self, callbacks=(*self.callbacks, callback))
 
     def without_callbacks(self, name: str) -> Definition:
-        """Without the callbacks whose function has this name."""
+        """Remove the callbacks of this name."""
         return replace(self, callbacks=tuple(one for one in self.callbacks if one.name != name))
 
     def _check_condition(self, from_state: str | None, to_states: Sequence[str]) -> None:
@@ -250,7 +267,7 @@ class Definition:
 
 
 def checked_state(name: Any) -> str:
-    """The name of a state, if it is text that is not empty. Raises InvalidState."""
+    """The name of a state. Raises InvalidState unless it is printable text, not empty and not too long."""
     name = plain(name)
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > LONGEST_STATE:
         raise InvalidState(
@@ -264,12 +281,19 @@ LONGEST_STATE: Final = 200
 
 
 def plain(state: Any) -> Any:
-    """The text of a state that is given as a member of an enumeration; anything else as it is."""
+    """The value of a member of an enumeration; anything else unchanged."""
     return state.value if isinstance(state, Enum) else state
 
 
+def several(states: Any) -> tuple[str, ...]:
+    """The texts of one state, of several, or of none."""
+    if isinstance(states, str | Enum):
+        return (plain(states),)
+    return tuple(plain(state) for state in states or ())
+
+
 def checked_edge(edge: Edge) -> None:
-    """Refuse what cannot be meant by a transition. Raises InvalidTransition."""
+    """Check the model and the time of a transition. Raises InvalidTransition."""
     given: Any = edge.metadata
     if given is not None and not (isinstance(given, type) and issubclass(given, BaseModel)):
         raise InvalidTransition(f"metadata {shown(edge.metadata)} of a transition must be a pydantic model")
@@ -288,3 +312,19 @@ def _each(states: Any) -> Iterable[Any]:
     if isinstance(states, Iterable):
         return states
     raise InvalidState(f"Invalid state {shown(states)}")
+
+
+def check_call(name: str, function: Callable[..., Any], is_guard: bool) -> None:
+    """Refuse a function that cannot be called with its arguments, or that is async. Raises InvalidCallback.
+
+    is_guard: it is called as a guard. A function in C without a signature is accepted.
+    """
+    parts = "(object, last transition, metadata)" if is_guard else "(object, what happens)"
+    if inspect.iscoroutinefunction(function):
+        raise InvalidCallback(f"{name} is async and would never be awaited: it must be a plain function")
+    try:
+        inspect.signature(function).bind(*parts.split(","))
+    except TypeError as error:
+        raise InvalidCallback(f"{name} is called with {parts}, and takes something else: {error}") from None
+    except ValueError:
+        pass

@@ -18,8 +18,8 @@ from eventsourcing.persistence import AggregateRecorder, InfrastructureFactory
 from eventsourcing.utils import Environment, EnvType, resolve_topic, strtobool
 
 from ..errors import BadName
-from .ledger import Ledger, connect
-from .library import library_errors
+from ..log.ledger import Ledger, connect
+from .library_errors import library_errors
 from .originators import Originators
 from .recorders import (
     LedgerAggregateRecorder,
@@ -78,7 +78,7 @@ class LedgerFactory(InfrastructureFactory[LedgerTrackingRecorder]):
             return self._ledger
 
     def env_create_table(self) -> bool:
-        """Whether recorders may make what they need."""
+        """Whether recorders may create their tables."""
         return strtobool(self.env.get(self.CREATE_TABLE) or "yes")
 
     def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:

@@ -1,5 +1,5 @@
 """
-How another application's events lie in the ledger: originators as streams, their versions as the ledger's.
+How the ledger stores another application's events: originators as streams, their versions as the ledger's.
 
 The `eventsourcing` library numbers the events of an originator densely, from 1 or from 0. The ledger's
 versions start at 1. So a version from 1 is the ledger's own, and the body's schema is 1; a version from 0 is
@@ -15,9 +15,8 @@ from uuid import UUID
 
 from eventsourcing.persistence import DataError, IntegrityError, StoredEvent
 
-from ..append import Append, Body
-from ..expected import Exact
-from ..names import checked
+from ..domain.names import checked
+from ..log.append import Append, Body, Exact
 
 FROM_ZERO, FROM_ONE = 0, 1
 """The schema of a body, by the version of its stream's first event."""
@@ -87,6 +86,7 @@ def _topic(event: StoredEvent) -> str:
 
 def could_be_renumbered(append: Append, found: int) -> bool:
     """Whether a conflict may only mean that the stream, at version `found`, has the other numbering."""
+    expected = append.expected.version if isinstance(append.expected, Exact) else -1
     if append.events[0].schema == FROM_ONE:
-        return append.expected_number + 1 == found
-    return 0 < append.expected_number == found + 1
+        return expected + 1 == found
+    return 0 < expected == found + 1

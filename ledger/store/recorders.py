@@ -3,7 +3,7 @@ Recorders of the `eventsourcing` library on a ledger: any application of that li
 
 Each application has a ledger of its own (see factory.py), so that its notifications are that ledger's log,
 and a notification's id is its position. Bodies are bytes and stay bytes. No heads are kept. Every method
-raises the library's errors (library.py).
+raises the library's errors (library_errors.py).
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from eventsourcing.persistence import (
     TrackingRecorder,
 )
 
-from ..append import Append, Appended
 from ..errors import StreamConflict
-from . import reading
-from .connections import Connection
-from .delivery import Delivery
-from .library import library_errors
+from ..log.append import Append, Appended, Appender, send
+from ..log.cursor import Checkpoint
+from ..log.pool import Connection
+from ..log.read import SQL as READ
+from ..log.sql import Statements, run
+from .library_errors import library_errors
 from .originators import FROM_ZERO, Originators, arranged, body_of, could_be_renumbered
-from .sending import send
 from .subscription import LedgerSubscription
 
 if TYPE_CHECKING:
-    from .ledger import Ledger
+    from ..log.ledger import Ledger
+
+SQL = Statements(__package__, "recorders")
 
 HIGHEST = 2**62
 """Greater than any version or position."""
@@ -45,7 +47,7 @@ REMEMBERED = 10_000
 
 
 class LedgerRecorder:
-    """What all recorders have: an application's ledger, and how its originators are named."""
+    """The base of all recorders: an application's ledger, and the names of its originators."""
 
     def __init__(self, ledger: Ledger, originators: Originators | None = None) -> None:
         self.ledger = ledger
@@ -59,7 +61,7 @@ class LedgerRecorder:
             return self._query(connection, name, **parameters)
 
     def _query(self, connection: Connection, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        return reading.query(connection, self.ledger.schema, name, **parameters)
+        return run(connection, self.ledger.schema, SQL[name], **parameters)
 
     def _events(self, name: str, originator_id: UUID | str, **parameters: Any) -> list[StoredEvent]:
         with library_errors():
@@ -73,7 +75,7 @@ class LedgerAggregateRecorder(LedgerRecorder, AggregateRecorder):
 
     def __init__(self, ledger: Ledger, originators: Originators | None = None) -> None:
         super().__init__(ledger, originators)
-        self._delivery = Delivery(ledger.connections, ledger.schema)
+        self._appender = Appender(ledger.pool, ledger.schema)
         self._from_zero: set[str] = set()
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -110,10 +112,10 @@ class LedgerAggregateRecorder(LedgerRecorder, AggregateRecorder):
                     return list(range(appended.first_position, appended.last_position + 1))
 
     def _deliver(self, appends: Sequence[Append], order: Sequence[int], **_: Any) -> Appended:
-        return self._delivery.deliver(appends, self.ledger.meta(), order)
+        return self._appender.append(appends, self.ledger.meta(), order)
 
     def _learns_from(self, conflict: StreamConflict, appends: Sequence[Append]) -> bool:
-        """Whether the conflict was only that this recorder took the stream's numbering for the other one."""
+        """Whether the conflict came only from this recorder's wrong assumption on the numbering."""
         (append,) = (append for append in appends if append.stream == conflict.stream)
         if not could_be_renumbered(append, conflict.found):
             return False
@@ -127,7 +129,7 @@ class LedgerAggregateRecorder(LedgerRecorder, AggregateRecorder):
 
 
 class LedgerSnapshotRecorder(LedgerRecorder, AggregateRecorder):
-    """What an application keeps beside its log, by purpose: snapshots. Versions may have gaps."""
+    """Snapshots that an application keeps beside its log, by purpose. Versions may have gaps."""
 
     def __init__(
         self, ledger: Ledger, originators: Originators | None = None, purpose: str = "snapshots"
@@ -180,16 +182,16 @@ class LedgerApplicationRecorder(LedgerAggregateRecorder, ApplicationRecorder):
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
-        """Notifications from `start` to `stop`, none that an open transaction could still precede."""
+        """Notifications from `start` to `stop`, up to where no open transaction can add one before."""
         after = 0 if start is None else start - 1 if inclusive_of_start else start
         with library_errors(), self.ledger.reader() as connection:
-            ((bound,),) = self._query(connection, "bound", known=-1)
+            ((bound,),) = run(connection, self.ledger.schema, READ.bound, known=-1)
             return self._page(connection, after, min(bound, HIGHEST if stop is None else stop), topics, limit)
 
     def max_notification_id(self) -> int | None:
         """The id of the last notification, None where there is none."""
         with library_errors(), self.ledger.reader() as connection:
-            ((bound,),) = self._query(connection, "bound", known=-1)
+            ((bound,),) = run(connection, self.ledger.schema, READ.bound, known=-1)
             ((last,),) = self._query(connection, "recorder_last", bound=bound)
         return None if last is None else int(last)
 
@@ -197,20 +199,23 @@ class LedgerApplicationRecorder(LedgerAggregateRecorder, ApplicationRecorder):
         """Notifications after `gt`, as they come."""
         return LedgerSubscription(self, gt, topics)
 
-    def follow(self, after: int, topics: Sequence[str], limit: int) -> tuple[list[Notification], int]:
-        """Up to `limit` notifications after a position, and the position of an event to go on from.
+    def follow(self, checkpoint: Checkpoint, topics: Sequence[str], limit: int) -> list[Notification]:
+        """Up to `limit` notifications after a checkpoint, which moves to the last event that was looked at.
 
-        The bound is no such position: after a crash the sequence can fall back behind it.
+        A reader must not continue from the bound: after a crash the sequence can fall back behind it.
         """
         with library_errors(), self.ledger.reader() as connection:
-            ((bound,),) = self._query(connection, "bound", known=after)
-            if bound <= after:
-                return [], after
+            ((bound,),) = run(connection, self.ledger.schema, READ.bound, known=-1)
+            if not checkpoint.settle(connection, self.ledger.schema, bound) or bound == checkpoint.position:
+                return []
+            after = checkpoint.position
             ((last,),) = self._query(connection, "recorder_last", bound=bound)
-            if last is None or last <= after:
-                return [], after
-            page = self._page(connection, after, last, topics, limit)
-        return page, page[-1].id if len(page) == limit else last
+            if last == after:
+                return []
+            page = self._page(connection, after, last or 0, topics, limit)
+            upto = page[-1].id if len(page) == limit else max(last or 0, after)
+            checkpoint.confirm(connection, self.ledger.schema, upto)
+        return page
 
     def _page(
         self, connection: Connection, after: int, bound: int, topics: Sequence[str], limit: int
@@ -226,7 +231,7 @@ class LedgerApplicationRecorder(LedgerAggregateRecorder, ApplicationRecorder):
 
 
 class LedgerTrackingRecorder(LedgerRecorder, TrackingRecorder):
-    """How far the notifications of other applications were processed. Views subclass it; see `processing`."""
+    """The last processed notifications of other applications. Views subclass it; see `processing`."""
 
     def insert_tracking(self, tracking: Tracking) -> None:
         """Move on to a notification. Raises IntegrityError where its id is not greater than the last one."""

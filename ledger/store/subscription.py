@@ -1,4 +1,4 @@
-"""A subscription to an application's notifications: it asks again after a pause that adapts."""
+"""A subscription to an application's notifications, which polls with an adaptive pause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from eventsourcing.persistence import Notification, OperationalError, Subscription
 
-from .library import library_errors
+from ..log.cursor import Checkpoint
+from .library_errors import library_errors
 
 if TYPE_CHECKING:
     from .recorders import LedgerApplicationRecorder
@@ -25,14 +26,16 @@ SHORTEST, LONGEST = 0.001, 0.05
 class LedgerSubscription(Subscription["LedgerApplicationRecorder"]):
     """Yields notifications in order, each once, and waits for more; no thread of its own.
 
-    A server that goes away is waited for, as long as a caller would wait for a connection.
+    It waits for a server that is unavailable as long as a caller would wait for a connection. If the server
+    returns with another history than the one that was read, it raises a PersistenceError caused by
+    CursorMismatch.
     """
 
     def __init__(
         self, recorder: LedgerApplicationRecorder, gt: int | None = None, topics: Sequence[str] = ()
     ) -> None:
         super().__init__(recorder=recorder, gt=gt, topics=topics)
-        self._after = gt or 0
+        self._checkpoint = Checkpoint(recorder.ledger.identity.ledger, gt or 0)
         self._page: deque[Notification] = deque()
         self._stop = threading.Event()
 
@@ -54,15 +57,15 @@ class LedgerSubscription(Subscription["LedgerApplicationRecorder"]):
 
     def _read(self) -> bool:
         """Fetch the next page; whether there is one, or another to ask for."""
-        deadline = time.monotonic() + self._recorder.ledger.connections.patience
+        deadline = time.monotonic() + self._recorder.ledger.pool.timeout
         lost = False
-        before = self._after
+        before = self._checkpoint.position
         while not self._stop.is_set():
             try:
                 if lost:
                     with library_errors():
                         self._recorder.ledger.check_again()
-                page, self._after = self._recorder.follow(self._after, self._topics, PAGE)
+                page = self._recorder.follow(self._checkpoint, self._topics, PAGE)
             except OperationalError:
                 if time.monotonic() > deadline:
                     raise
@@ -70,5 +73,5 @@ class LedgerSubscription(Subscription["LedgerApplicationRecorder"]):
                 self._stop.wait(LONGEST)
             else:
                 self._page.extend(page)
-                return self._after > before
+                return self._checkpoint.position > before
         return False

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from ledger import Ledger, Recorded
 
 from .differences import Path, changes
-from .folding import Fold, Members, past
+from .fold import Fold, Members, past
 from .moments import NOW, AsOf, Moment, as_of
 
 
 class Line(NamedTuple):
-    """One field of a state, its value, and the last event after which it had changed; None: no event did."""
+    """One field of a state, its value, and the last event that changed it; None if no event did."""
 
     path: Path
     value: Any
@@ -44,7 +44,7 @@ def blame(ledger: Ledger, stream: str, moment: Moment = NOW) -> Blame:
 
 
 def leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The values of a tree that hold no others, with their paths; an empty dict or list is one."""
+    """The leaves of a tree, with their paths; an empty dict or list is a leaf."""
     if isinstance(tree, Mapping) and tree:
         for key, item in tree.items():
             yield from leaves(item, (*path, key))
@@ -58,8 +58,8 @@ def leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 class _Seen:
     """The last event that changed something at a path (`at`), and at it or below it (`within`).
 
-    A value that is there at the end was changed last by what changed it or something in it, or by what put
-    there the dict or list that holds it.
+    The last event that changed a value is the last one that changed it, something in it, or added the dict or
+    list that contains it.
     """
 
     def __init__(self) -> None:

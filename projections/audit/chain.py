@@ -1,4 +1,4 @@
-"""Chains: what caused an event, across streams, and what else came of it or of the same request."""
+"""Chains: what caused an event, across streams, and what else it or the same request caused."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from typing import Any, Final, NamedTuple
 import psycopg
 
 from ledger import Ledger, Recorded
-from ledger.store.reading import recorded
+from ledger.log.read import recorded
+from ledger.log.sql import Statements, run
 
-from ..sql import query, statement
+SQL = Statements(__package__, "chain")
+
 
 DAY: Final = timedelta(days=1)
 HIGHEST: Final = 1000
-"""Causes of causes that are looked up at most."""
+"""Maximum number of causes that are looked up, one from the other."""
 
 
 class Node(NamedTuple):
-    """One event of a tree: how deep it stands, the position of what caused it, and what is wrong with that.
+    """One event of a tree: its depth, the position of its cause, and a note if something is wrong with that.
 
-    cause: None where there is none in the tree. note: a cause that is not recorded or not shown, a circle.
+    cause: None if there is none in the tree. note: a cause that is not recorded or not shown, a circle.
     """
 
     event: Recorded
@@ -34,10 +36,10 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The event that was asked for, and the tree around it, each event before what it caused.
+    """The requested event, and the tree around it, each event before those it caused.
 
-    first, last: between these positions the log was searched for what came of it. more: there is more than
-    was asked for.
+    first, last: the positions between which the log was searched for its effects. more: whether there are
+    more than the limit.
     """
 
     asked: Recorded
@@ -48,7 +50,7 @@ class Why:
 
 
 def why(ledger: Ledger, asked: Recorded, *, within: timedelta | None = DAY, limit: int = 200) -> Why:
-    """What caused an event, and what came of it and of its correlation.
+    """What caused an event, what it caused, and the events of its correlation.
 
     Upwards, causes are looked up one by one, wherever they are. Downwards the log is searched from `within`
     before the event to `within` after it (None: all of it), until there are `limit` events.
@@ -57,10 +59,10 @@ def why(ledger: Ledger, asked: Recorded, *, within: timedelta | None = DAY, limi
     with ledger.reader() as connection:
         first, last = _window(connection, ledger.schema, asked, within, bound)
         causes = [
-            p for (p,) in query(connection, ledger.schema, "chain", position=asked.position, limit=HIGHEST)
+            p for (p,) in run(connection, ledger.schema, SQL.chain, position=asked.position, limit=HIGHEST)
         ]
         below, more = _below(connection, ledger.schema, asked, first, last, limit)
-        rows = query(connection, ledger.schema, "caused_events", positions=sorted({*causes, *below}))
+        rows = run(connection, ledger.schema, SQL.caused_events, positions=sorted({*causes, *below}))
     events = {row[1]: recorded(row[1:]) for row in rows}
     return Why(asked, tuple(_tree(events, {row[1]: row[0] for row in rows})), first, last, more)
 
@@ -75,21 +77,21 @@ def _window(
         times = (asked.recorded_at - within, asked.recorded_at + within)
     except OverflowError:
         return 0, bound
-    first, last = (query(connection, schema, "position_near", at=at)[0][0] for at in times)
+    first, last = (run(connection, schema, SQL.position_near, at=at)[0][0] for at in times)
     return min(first + 1, asked.position), min(max(last, asked.position), bound)
 
 
 def _below(
     connection: psycopg.Connection[Any], schema: str, asked: Recorded, first: int, last: int, limit: int
 ) -> tuple[set[int], bool]:
-    """Positions of what came of an event or carries its correlation; whether there were more.
+    """Positions of events that it caused or that carry its correlation; whether there were more.
 
-    The log is read once, in order, as a cause stands before what it caused. Where an event names a later one
-    as its cause, and that one is found, it is read again.
+    The log is read once, in order, because a cause comes before its effect. If an event names a later one as
+    its cause, and that one is found, the log is read again.
     """
     meta = asked.meta
     found = {asked.position}
-    ours = {p for (p,) in query(connection, schema, "append_of", command=meta.command)}
+    ours = {p for (p,) in run(connection, schema, SQL.append_of, command=meta.command)}
     wanted = {"correlation": meta.correlation, "first": first, "last": last}
     while True:
         early = []
@@ -109,14 +111,14 @@ def _below(
 def _linked(
     connection: psycopg.Connection[Any], schema: str, wanted: Mapping[str, Any]
 ) -> Generator[tuple[int, int | None, bool], None, None]:
-    """Rows of `linked`, as they come: there may be as many as there are events."""
+    """Rows of `linked`, streamed: there may be as many as there are events."""
     with connection.transaction(), psycopg.ServerCursor(connection, "why") as cursor:
         cursor.itersize = 10_000
-        yield from cursor.execute(statement("linked", schema), wanted, binary=True)
+        yield from cursor.execute(SQL.linked.filled(schema), wanted, binary=True)
 
 
 def _tree(events: Mapping[int, Recorded], causes: Mapping[int, int | None]) -> Iterator[Node]:
-    """Each event before what it caused; those without a cause among them first, circles are cut open."""
+    """Each event before those it caused, beginning with those without a cause here; circles are cut."""
     parents = {position: _parent(position, events, causes) for position in events}
     children: dict[int | None, list[int]] = {}
     for position, parent in sorted(parents.items()):
@@ -124,7 +126,7 @@ def _tree(events: Mapping[int, Recorded], causes: Mapping[int, int | None]) -> I
     seen: set[int] = set()
     roots = [(position, _missing(events[position], causes[position])) for position in children.get(None, [])]
     yield from _walk(roots, events, parents, children, seen)
-    for position in sorted(events):  # what is left hangs below a circle, or is one
+    for position in sorted(events):  # the rest is a circle, or below one
         if position not in seen:
             start = _on_circle(position, parents)
             note = f"a circle: its cause, position {parents[start]}, came of it"
@@ -158,7 +160,7 @@ def _parent(position: int, events: Mapping[int, Recorded], causes: Mapping[int, 
 
 
 def _missing(event: Recorded, cause: int | None) -> str:
-    """What is to be said of an event whose cause is not shown."""
+    """The note for an event whose cause is not shown."""
     named = event.meta.causation
     if named is None:
         return ""
@@ -170,7 +172,7 @@ def _missing(event: Recorded, cause: int | None) -> str:
 
 
 def _on_circle(position: int, parents: Mapping[int, int | None]) -> int:
-    """The least position of the circle that one comes to by going up and up."""
+    """The lowest position of the circle that is reached by going up."""
     way: list[int] = []
     at: int | None = position
     while at is not None and at not in way:

@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 
 from ledger import Ledger, Recorded
 
-from .folding import Fold, Members, past
+from .fold import Fold, Members, past
 from .moments import NOW, AsOf, Moment, as_of
 
 Path = tuple[str | int, ...]
-"""Where in a tree a value is: keys of dicts, places in lists."""
+"""The path of a value in a tree: keys of dicts, indexes of lists."""
 
 
 class Absent:
@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 
 class Change(NamedTuple):
-    """One field that is not what it was; ABSENT where there is none."""
+    """One field that changed; ABSENT if there is no value."""
 
     path: Path
     old: Any
@@ -57,7 +57,7 @@ class Difference(NamedTuple):
 class Differences:
     """What differs in a stream between two moments.
 
-    before, after: what the moments mean; `after` may be the earlier one. fields: in the order of the state.
+    before, after: the moments, resolved; `after` may be the earlier one. fields: in the order of the state.
     steps: each event in between, in the order of the log, with all that it changed. known: whether the class
     of the stream folded it; if not, the fields are those of the events' bodies, as last recorded.
     """
@@ -88,7 +88,7 @@ def diff(ledger: Ledger, stream: str, before: Moment, after: Moment = NOW) -> Di
 
 
 def changes(old: Any, new: Any, path: Path = ()) -> list[Change]:
-    """What leads from one tree to the other: the smallest parts that differ, in the order of the new tree."""
+    """The changes from one tree to the other: the smallest different parts, in the order of the new tree."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         gone = [key for key in old if key not in new]
         pairs = [(key, old.get(key, ABSENT), new.get(key, ABSENT)) for key in (*new, *gone)]
@@ -114,13 +114,13 @@ def applied(tree: Any, made: Iterable[Change]) -> Any:
             place.append(copy.deepcopy(change.new))
         else:
             place[last] = copy.deepcopy(change.new)
-    for place, last in reversed(gone):  # of a list, the last first
+    for place, last in reversed(gone):  # from the end of a list
         del place[last]
     return root[""]
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are one value of one type, all the way down: 1 is neither true nor 1.0 here."""
+    """Whether two values are equal with equal types at every level: 1 is neither true nor 1.0 here."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict | list):
@@ -129,7 +129,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def path_text(path: Path) -> str:
-    """The path as a person writes it: `a.b[2]`, a key that is no plain word as `a["the key"]`."""
+    """The path as text: `a.b[2]`; a key that is not a plain word as `a["the key"]`."""
     parts = []
     for key in path:
         if isinstance(key, int):
@@ -142,7 +142,7 @@ def path_text(path: Path) -> str:
 
 
 def _attributed(found: Sequence[Change], steps: Sequence[Step]) -> list[Difference]:
-    """Each change with the last event that changed this field, from the last event backwards."""
+    """Each change with the last event that changed this field, searched from the last event backwards."""
     pending = {change.path: change for change in found}
     by: dict[Path, Recorded] = {}
     for event, changed in reversed(steps):

@@ -1,4 +1,4 @@
-"""Moments: what somebody asks for (a version, a position, a time), and the position that it means."""
+"""Moments: what a caller asks for (a version, a position, a time), and the position that it means."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final
 
 from ledger import BadInput, Ledger, StreamNotFound
+from ledger.log.sql import Statements, run
 
-from ..sql import query
+SQL = Statements(__package__, "moments")
+
 
 HOW: Final = (
     "a time such as 14:00, 2026-03-01, 2026-03-01T14:00+01:00 or now-2h30m; "
@@ -22,9 +24,9 @@ _UNITS: Final = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is asked for: a version of one stream, a position of the log, or a time; nothing: as it is now.
+    """A version of one stream, a position of the log, or a time; if none is given, now.
 
-    Raises BadInput where more than one of them is given, for a negative number and for a time without its
+    Raises BadInput if more than one of them is given, for a negative number and for a time without its
     offset from UTC.
     """
 
@@ -60,9 +62,9 @@ NOW: Final = Moment()
 class AsOf:
     """The answer to a moment: everything at or before `position`, which is always a prefix of the log.
 
-    time: the time that was asked for, None where none was. beyond: what was asked for lies beyond what the
-    log holds, so the answer is its present end, and may be another one later. stream, version: of a moment of
-    one stream, its last event at or before the position; version 0 where it had none.
+    time: the requested time, if any. beyond: the request lies beyond the log, so the answer is its present
+    end, and may change later. stream, version: for a moment of one stream, its last event at or before the
+    position; version 0 where it had none.
     """
 
     position: int
@@ -75,7 +77,7 @@ class AsOf:
 def parse_time(text: str, *, zone: tzinfo | None = None, now: datetime | None = None) -> datetime:
     """The aware time in a text: ISO 8601, a time of today, a date, `now`, `now-2h30m` (w, d, h, m, s).
 
-    zone: where it was said, for what names no offset; else that of this machine. Raises BadInput.
+    zone: of times without an offset; by default that of this machine. Raises BadInput.
     """
     now = now or datetime.now(UTC)
     try:
@@ -140,7 +142,7 @@ def as_of(ledger: Ledger, moment: Moment = NOW, *, stream: str | None = None) ->
 def _of_time(ledger: Ledger, at: datetime, bound: int) -> tuple[int, bool]:
     """P(T) = (least position recorded after T) − 1, and whether nothing is recorded after T."""
     with ledger.reader() as connection:
-        ((later,),) = query(connection, ledger.schema, "first_recorded_after", at=at)
+        ((later,),) = run(connection, ledger.schema, SQL.first_recorded_after, at=at)
     return (bound, True) if later is None else (min(later - 1, bound), False)
 
 

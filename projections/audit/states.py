@@ -12,17 +12,20 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from ledger import BadInput, Ledger
-from ledger.names import checked
-from ledger.store.declaring import known_moves
+from ledger.domain.names import checked
+from ledger.domain.topics import known_statuses
+from ledger.log.sql import Statements, run
 
-from ..sql import query, statement
 from .moments import NOW, AsOf, Moment, as_of
+
+SQL = Statements(__package__, "states")
+
 
 _LAST = "\U0010ffff"
 
 
 class Axis(StrEnum):
-    """By which times: those of the ledger, or those that the clients claim.
+    """The time axis: the ledger's recorded times, or the times that clients claim.
 
     On the claimed axis the order of a stream is by claimed time, then by version; events that claim no time
     are not on it.
@@ -34,10 +37,10 @@ class Axis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Of which streams, when, and by which times.
+    """Which streams, which moment, and which time axis.
 
     category: the streams of one; stream: one stream; neither: all. moment: a position, or a time on the axis.
-    upto: on the claimed axis, what was recorded up to this position only: what was known then of that time.
+    upto: on the claimed axis, only events up to this position: what was known then about that time.
     """
 
     moment: Moment = NOW
@@ -48,7 +51,7 @@ class Question:
 
 
 class InState(NamedTuple):
-    """A stream in a status, since when, and the event with which it came to it."""
+    """A stream in a status: since when, and the event that led to it."""
 
     stream: str
     status: str
@@ -66,9 +69,9 @@ class Count(NamedTuple):
 
 
 class Stay(NamedTuple):
-    """A stream in a status from `since` to `until`, which is None where it is there still.
+    """A stream in a status from `since` to `until`, which is None if the stay is open.
 
-    version, position: of the event with which it came. seconds: of one that is open, up to the moment.
+    version, position: of the event that began it. seconds: of an open stay, up to the moment.
     """
 
     stream: str
@@ -83,7 +86,7 @@ class Stay(NamedTuple):
 class Dwell(NamedTuple):
     """How long the streams of a category, or one stream, stay in a status: number of stays, and seconds.
 
-    open: how many of them last still; they count up to the moment. p95: 95 of a hundred are no longer.
+    open: how many of them are open; they count up to the moment. p95: the 95th percentile.
     """
 
     subject: str
@@ -124,19 +127,19 @@ def dwell(ledger: Ledger, question: Question, *, each: bool = False) -> tuple[As
 
 def _ask(ledger: Ledger, question: Question, name: str, **more: Any) -> tuple[AsOf, Iterable[Sequence[Any]]]:
     """The moment's meaning, and the rows of a statement that begins with that of `stays`; times in UTC."""
-    moves = dict(sorted(known_moves().items()))
+    known = dict(sorted(known_statuses().items()))
     found, until = _end(ledger, question)
     parameters = {
         "position": found.position,
         "until": until,
         "claimed": question.axis is Axis.CLAIMED,
-        "topics": list(moves),
-        "statuses": [move.status for move in moves.values()],
-        "fields": [move.field for move in moves.values()],
+        "topics": list(known),
+        "statuses": [one.status for one in known.values()],
+        "fields": [one.field for one in known.values()],
         **_range(question),
         **more,
     }
-    composed = statement("stays", ledger.schema) + statement(name, ledger.schema)
+    composed = SQL.stays.filled(ledger.schema) + SQL[name].filled(ledger.schema)
     with ledger.reader() as connection:
         rows = psycopg.Cursor(connection, row_factory=tuple_row).execute(composed, parameters).fetchall()
     return found, (tuple(map(_in_utc, row)) for row in rows)
@@ -165,7 +168,7 @@ def _end(ledger: Ledger, question: Question) -> tuple[AsOf, datetime | None]:
         raise BadInput("`upto` is for the claimed axis; on the recorded one ask for a position")
     found = as_of(ledger, question.moment)
     with ledger.reader() as connection:
-        ((last, now),) = query(connection, ledger.schema, "end_of_recorded", position=found.position)
+        ((last, now),) = run(connection, ledger.schema, SQL.end_of_recorded, position=found.position)
     if question.moment.position is not None:
         return found, last
     return found, now if found.time is None else min(found.time, now)
@@ -177,9 +180,9 @@ def _end_of_claimed(ledger: Ledger, question: Question) -> tuple[AsOf, datetime 
     known = as_of(ledger, NOW if upto is None else Moment(position=upto))
     with ledger.reader() as connection:
         if at is None:
-            ((last,),) = query(connection, ledger.schema, "last_claimed", position=known.position)
+            ((last,),) = run(connection, ledger.schema, SQL.last_claimed, position=known.position)
             return known, last
-        ((more,),) = query(connection, ledger.schema, "claims_after", position=known.position, at=at)
+        ((more,),) = run(connection, ledger.schema, SQL.claims_after, position=known.position, at=at)
     return AsOf(known.position, at, beyond=not more), at
 
 

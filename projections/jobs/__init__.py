@@ -1,5 +1,5 @@
 """
-Jobs as lists, pages and dashboards show them: the view `jobs`, questions to it, and what happened to a job.
+Jobs for lists, pages and dashboards: the view `jobs`, queries of it, and the timeline of a job.
 
     jobs = JobQueries(log)
     for job in jobs.list(status="failed", limit=20):
@@ -8,9 +8,9 @@ Jobs as lists, pages and dashboards show them: the view `jobs`, questions to it,
         print(event.at, event.event, event.message)
 """
 
-from .figures import job_figures
-from .listed import JobList
 from .queries import Counted, Dead, JobQueries, Listed
 from .timeline import Entry, timeline
 
-__all__ = ["Counted", "Dead", "Entry", "JobList", "JobQueries", "Listed", "job_figures", "timeline"]
+__all__ = [
+    "Counted", "Dead", "Entry", "JobQueries", "Listed", "timeline",
+]  # fmt: skip

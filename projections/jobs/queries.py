@@ -1,4 +1,4 @@
-"""Questions about jobs: lists by what they are, children, batches, dead letters, counts."""
+"""Queries of jobs: lists, children, batches, dead letters, counts."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from psycopg import Cursor, sql
 from psycopg.rows import tuple_row
 
 from ledger import BadInput, Ledger, SchemaMismatch
+from ledger.domain.names import stream_name
 from ledger.errors import shown
 from ledger.jobs import Batch, BatchStatus, OpenBatch, OpenJob, Status
-from ledger.jobs.submitting import checked_id
-from ledger.names import stream_name
+from ledger.jobs.jobs import checked_id
+from ledger.log.sql import Statements
 
 from ..feeds import filling_of
-from ..sql import query, template
 
-MOST: Final = 500
-"""Rows of a page at most (spec 2.7)."""
+SQL = Statements(__package__, "queries")
+MAX_ROWS: Final = 500
+"""Rows of a page, at most (spec 2.7)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A job as lists show it. position: its place in the list, for the next page.
+    """A job in a list. position: its place in the list, for the next page.
 
-    due_at: of a queued one, not claimed before. dispatched: its operation is over, its set goes on; then
-    progress_current is how many of its batches were completed and of its child jobs succeeded, as far as the
-    view `progress` has come.
+    due_at: a queued job is not claimed before this. dispatched: its operation is over, its set goes on;
+    split: it has a set, which goes on or is over. progress_current is then the number of its completed
+    batches and succeeded child jobs, up to the position of the view `progress`; if nothing follows that view,
+    from the heads.
     """
 
     position: int
@@ -51,6 +53,7 @@ class Listed:
     progress_current: int | None
     progress_total: int | None
     dispatched: bool
+    split: bool
     discarded: bool
     error_code: str | None
     error_message: str | None
@@ -82,8 +85,8 @@ class Dead(NamedTuple):
 class Counted(NamedTuple):
     """How many jobs of an operation are in a status, in a queue.
 
-    top_level: those that are nobody's children. dispatched: those whose operation is over. oldest_due: of the
-    queued ones, since when the first may be claimed.
+    top_level: those without a parent. dispatched: those whose operation is over. oldest_due: the time since
+    when the first queued one may be claimed.
     """
 
     queue: str
@@ -96,7 +99,7 @@ class Counted(NamedTuple):
 
 
 class JobQueries:
-    """Questions to the view `jobs`, and as fresh as it. Raises SchemaMismatch where nobody follows it yet."""
+    """Queries of the view `jobs`, as fresh as the view. Raises SchemaMismatch if it does not exist yet."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -113,7 +116,7 @@ class JobQueries:
         after: int | None = None,
         limit: int = 50,
     ) -> builtins.list[Listed]:
-        """Jobs, the newest first; those of the top level only, unless children are asked for (spec 2.7).
+        """Jobs, newest first; only those of the top level, unless children are requested (spec 2.7).
 
         status: in either case. parent: only the children of this job. after: the position of the last row of
         the page before. limit: 1 to 500. Raises BadInput, also for an unknown status.
@@ -128,13 +131,13 @@ class JobQueries:
         return self._with_progress([_listed(row) for row in rows])
 
     def children(
-        self, id: str | UUID, *, after: int | None = None, limit: int = MOST
+        self, id: str | UUID, *, after: int | None = None, limit: int = MAX_ROWS
     ) -> builtins.list[Listed]:
-        """The child jobs of a job, the newest first; of theirs nothing."""
+        """The child jobs of a job, newest first, without their children."""
         return self.list(parent=id, after=after, limit=limit)
 
     def batches(
-        self, id: str | UUID, status: str | None = None, *, after: str | None = None, limit: int = MOST
+        self, id: str | UUID, status: str | None = None, *, after: str | None = None, limit: int = MAX_ROWS
     ) -> builtins.list[Batch]:
         """The batches of a job as they are now, from their streams, by the text of their numbers.
 
@@ -142,13 +145,12 @@ class JobQueries:
         """
         job = checked_id(id)
         start = stream_name(OpenBatch.CATEGORY, job)
-        parameters = {
+        parameters: dict[str, Any] = {
             "after": f"{start}/" if after is None else OpenBatch.name_of(job, after), "end": f"{start}0",
             "status": None if status is None else checked_status(status, BatchStatus),
             "limit": _checked_limit(limit),
         }  # fmt: skip
-        with self.ledger.reader() as connection:
-            names = [name for (name,) in query(connection, self.ledger.schema, "batches_page", **parameters)]
+        names = [name for (name,) in self.ledger.query(SQL.batches_page, **parameters)]
         opened = self.ledger.load_each([OpenBatch(job, name.rpartition("/")[2]) for name in names])
         return [one.state for one in opened]
 
@@ -162,7 +164,7 @@ class JobQueries:
         after: int | None = None,
         limit: int = 50,
     ) -> builtins.list[Dead]:
-        """Dead letters, those that failed last, first. job: of this job and its batches. Raises BadInput."""
+        """Dead letters, latest failure first. job: of this job and its batches. Raises BadInput."""
         given = {
             "operation": operation, "queue": queue, "error_code": error_code,
             "job": None if job is None else checked_id(job),
@@ -173,8 +175,7 @@ class JobQueries:
     def counts(self) -> builtins.list[Counted]:
         """How many jobs there are, by queue, operation and status."""
         self._check_made()
-        with self.ledger.reader() as connection:
-            rows = query(connection, self.ledger.schema, "jobs_counts")
+        rows = self.ledger.query(SQL.jobs_counts)
         return [Counted(*row)._replace(oldest_due=_utc(row[-1])) for row in rows]
 
     def _page(
@@ -190,8 +191,10 @@ class JobQueries:
         if after is not None:
             conditions.append("jobs_before_where")
         views = sql.Identifier(f"{self.ledger.schema}_views")
-        parts = [sql.SQL(template(name)).format() for name in conditions or ["jobs_any_where"]]
-        text = sql.SQL(template(f"{what}_page")).format(views=views, conditions=sql.SQL(" AND ").join(parts))
+        parts = [sql.SQL(SQL[name].template).format() for name in conditions or ["jobs_any_where"]]
+        text = sql.SQL(SQL[f"{what}_page"].template).format(
+            views=views, conditions=sql.SQL(" AND ").join(parts)
+        )
         with self.ledger.reader() as connection:
             cursor = Cursor(connection, row_factory=tuple_row)
             return cursor.execute(text, {**wanted, "after": after, "limit": limit}).fetchall()
@@ -201,19 +204,14 @@ class JobQueries:
             raise SchemaMismatch("the view jobs is not made yet: run `pledger views follow jobs`")
 
     def _with_progress(self, jobs: builtins.list[Listed]) -> builtins.list[Listed]:
-        """What is dispatched is as far as its batches are, where somebody counts them."""
-        parents = [OpenJob.name_of(job.id) for job in jobs if job.dispatched]
-        if not parents or filling_of(self.ledger, "progress") is None:
+        """Add the progress of jobs with a set, from their members; a job that succeeded holds its own."""
+        parents = {OpenJob.name_of(job.id): job for job in jobs if job.split and job.status != "succeeded"}
+        if not parents:
             return jobs
-        with self.ledger.reader() as connection:
-            rows = query(connection, self.ledger.schema, "sets_done", parents=parents)
-        done = {parent: int(many) for parent, many in rows}
-        return [
-            replace(job, progress_current=done.get(OpenJob.name_of(job.id), job.progress_current))
-            if job.dispatched
-            else job
-            for job in jobs
-        ]
+        followed = filling_of(self.ledger, "progress") is not None
+        rows = self.ledger.query(SQL.sets_done if followed else SQL.heads_done, parents=[*parents])
+        done = {parents[parent].id: int(many) for parent, many in rows}
+        return [replace(job, progress_current=done.get(job.id, job.progress_current)) for job in jobs]
 
 
 def checked_status(status: str, known: type[Status] | type[BatchStatus]) -> str:
@@ -225,8 +223,8 @@ def checked_status(status: str, known: type[Status] | type[BatchStatus]) -> str:
 
 
 def _checked_limit(limit: int) -> int:
-    if type(limit) is not int or not 1 <= limit <= MOST:
-        raise BadInput(f"limit {shown(limit)} must be from 1 to {MOST}")
+    if type(limit) is not int or not 1 <= limit <= MAX_ROWS:
+        raise BadInput(f"limit {shown(limit)} must be from 1 to {MAX_ROWS}")
     return limit
 
 

@@ -1,42 +1,46 @@
-"""What happened to a job: its events and those of its batches, in the order in which they were recorded."""
+"""The timeline of a job: its events and those of its batches, in the order of the log."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from ledger import BadInput, Event, Ledger, Recorded
+import psycopg
+
+from ledger import BadInput, Event, Ledger, Recorded, UnreadableEvent
+from ledger.domain import canonical_json
+from ledger.domain.names import stream_name
+from ledger.domain.topics import Unknown
 from ledger.errors import shown
-from ledger.event import Unknown
 from ledger.jobs import OpenBatch, OpenJob
 from ledger.jobs.facts import Reported, RetryLater
 from ledger.jobs.job import JobCommented
-from ledger.jobs.submitting import checked_id
-from ledger.names import stream_name
-from ledger.store import reading
+from ledger.jobs.jobs import checked_id
+from ledger.log import read
+from ledger.log.cursor import Checkpoint
+from ledger.log.sql import Statements, run
 
-from ..sql import query
-
-MANY: Final = 2000
-"""Batches of a job beyond which its events are looked for among those of the log first."""
+Connection = psycopg.Connection[Any]
+SQL = Statements(__package__, "timeline")
+MANY_BATCHES: Final = 2000
+"""With more batches than this, a job's events are searched in a range of the log first."""
 STRETCH: Final = 50_000
-"""Positions of the log that are looked at so."""
-MOST: Final = 10_000
-"""Rows of a page at most."""
+"""Positions in such a range."""
+MAX_ROWS: Final = 10_000
+"""Maximum rows of a page."""
 ERRORS: Final = frozenset({"failed", "lease_expired"})
 WARNINGS: Final = frozenset({"attempt_failed", "lease_expired_requeue", "queue_stall_requeue", "late_result"})
-_UNSHOWN: Final = frozenset({"message", "text", "payload", "meta", "token"})
+_HIDDEN: Final = frozenset({"message", "text", "payload", "meta", "token"})
 
 
 class Entry(NamedTuple):
     """A line of a timeline. position: its place, for the next page; stream: of the job or one of its batches.
 
-    event: the topic, or what the operation itself said; of a batch with `child.` in front (spec S1-46).
-    level: info, warning, error. fields: all else that the fact says, without what is null.
+    event: the topic, or the event that the operation emitted; of a batch with `child.` in front (spec S1-46).
+    level: info, warning, error. fields: all other fields of the fact that are not null.
     """
 
     position: int
@@ -48,41 +52,53 @@ class Entry(NamedTuple):
     stream: str
 
 
-def timeline(ledger: Ledger, id: str | UUID, after: int = 0, limit: int = 200) -> list[Entry]:
-    """The events of a job and of its batches after a position, the oldest first.
+def timeline(ledger: Ledger, id: str | UUID, after: int | Checkpoint = 0, limit: int = 200) -> list[Entry]:
+    """The events of a job and of its batches after a position, oldest first.
 
-    Only what is safe to read: who goes on after the last position that was seen misses nothing. limit: 1 to
-    10,000. Raises BadInput, StreamNotFound.
+    Only what is safe to read: a caller who continues after the last position misses nothing. after: a
+    Checkpoint moves behind what is returned; after a restore it raises CursorMismatch. limit: 1 to 10,000.
+    Raises BadInput, StreamNotFound.
     """
-    if type(limit) is not int or not 1 <= limit <= MOST:
-        raise BadInput(f"limit {shown(limit)} must be from 1 to {MOST}")
+    if type(limit) is not int or not 1 <= limit <= MAX_ROWS:
+        raise BadInput(f"limit {shown(limit)} must be from 1 to {MAX_ROWS}")
     job = checked_id(id)
-    rows = _rows(ledger, job, after, ledger.bound(), limit)
+    checkpoint = after if isinstance(after, Checkpoint) else Checkpoint(ledger.identity.ledger, after)
+    with ledger.reader() as connection:
+        ((bound,),) = run(connection, ledger.schema, read.SQL.bound, known=-1)
+        if checkpoint is after:
+            checkpoint.settle(connection, ledger.schema, bound)
+        rows = _rows(connection, ledger.schema, job, checkpoint.position, bound, limit)
+        if checkpoint is after:
+            checkpoint.confirm(connection, ledger.schema, rows[-1][0] if rows else None)
     if not rows:
         ledger.read(OpenJob.name_of(job), limit=1)  # is it there at all?
-    return [entry(reading.recorded(row)) for row in rows]
+    return [entry(read.recorded(row)) for row in rows]
 
 
-def _rows(ledger: Ledger, job: str, after: int, bound: int, limit: int) -> list[tuple[Any, ...]]:
-    """The rows of a page. A job of very many batches filled its part of the log: there its events are found
-    without looking at all of them, unless too few are near.
+def _rows(
+    connection: Connection, schema: str, job: str, after: int, bound: int, limit: int
+) -> list[tuple[Any, ...]]:
+    """The rows of a page. A job of very many batches fills a part of the log: its events are first searched
+    there, and in the whole log only if too few are found.
     """
     start = stream_name(OpenBatch.CATEGORY, job)
     names = {"job": OpenJob.name_of(job), "start": f"{start}/", "end": f"{start}0"}
     page = {**names, "upto": bound, "limit": limit}
-    with ledger.reader() as connection:
-        ((many,),) = query(connection, ledger.schema, "many_batches", many=MANY, **names)
-        if many:
-            near = {**page, "after": after, "upto": min(bound, after + STRETCH)}
-            rows = query(connection, ledger.schema, "timeline_of_log", **near)
-            if len(rows) == limit:
-                return rows
-        return query(connection, ledger.schema, "timeline_of_streams", after=after, **page)
+    ((many,),) = run(connection, schema, SQL.many_batches, many=MANY_BATCHES, **names)
+    if many:
+        near = {**page, "after": after, "upto": min(bound, after + STRETCH)}
+        rows = run(connection, schema, SQL.timeline_of_log, **near)
+        if len(rows) == limit:
+            return rows
+    return run(connection, schema, SQL.timeline_of_streams, after=after, **page)
 
 
 def entry(recorded: Recorded) -> Entry:
     """An event of a job or a batch as a line of its timeline."""
-    event = recorded.event
+    try:
+        event = recorded.event
+    except UnreadableEvent as error:
+        return _unread(recorded, error)
     category, _, word = recorded.topic.partition(".")
     child = category == OpenBatch.CATEGORY
     name = event.event if isinstance(event, Reported) else word if child else recorded.topic
@@ -95,8 +111,17 @@ def entry(recorded: Recorded) -> Entry:
     )  # fmt: skip
 
 
+def _unread(recorded: Recorded, error: UnreadableEvent) -> Entry:
+    """The line of an event whose body does not fit its topic."""
+    found = canonical_json.parsed(recorded.data or "{}")
+    fields = found if isinstance(found, dict) else {}
+    return Entry(
+        recorded.position, recorded.recorded_at, "error", recorded.topic, error.why, fields, recorded.stream
+    )
+
+
 def _message(event: Event | Unknown) -> str | None:
-    """The words that come with it."""
+    """The message of an event."""
     match event:
         case RetryLater():
             return event.reason
@@ -109,21 +134,22 @@ def _message(event: Event | Unknown) -> str | None:
 
 
 def _fields(recorded: Recorded, event: Event | Unknown) -> dict[str, Any]:
-    """What else it says: of what was reported the fields themselves, of a birth not the payload."""
-    said: dict[str, Any] = json.loads(recorded.data or "{}")
+    """Its other fields: of a report the reported fields themselves, of a birth all but the payload."""
+    parsed = canonical_json.parsed(recorded.data or "{}")
+    found: dict[str, Any] = parsed if isinstance(parsed, dict) else {}
     if isinstance(event, Reported):
-        progress = {name: said.get(name) for name in ("progress_current", "progress_total")}
-        return {**said["fields"], **{k: v for k, v in progress.items() if v is not None}}
+        progress = {name: found.get(name) for name in ("progress_current", "progress_total")}
+        return {**found["fields"], **{k: v for k, v in progress.items() if v is not None}}
     if isinstance(event, Unknown):
-        return said
-    usual = _usual(type(event))
-    unshown = _UNSHOWN | ({"reason"} if isinstance(event, RetryLater) else set[str]())
-    return {k: v for k, v in said.items() if k not in unshown and v is not None and usual.get(k) != v}
+        return found
+    defaults = _defaults(type(event))
+    hidden = _HIDDEN | ({"reason"} if isinstance(event, RetryLater) else set[str]())
+    return {k: v for k, v in found.items() if k not in hidden and v is not None and defaults.get(k) != v}
 
 
 @cache
-def _usual(kind: type[Event]) -> dict[str, Any]:
-    """Values with which fields say nothing; the queue is always told (spec 2.3)."""
+def _defaults(kind: type[Event]) -> dict[str, Any]:
+    """Default values, which are not shown; the queue always is (spec 2.3)."""
     fields = kind.model_fields.items()
     defaults = {k: f.default for k, f in fields if not f.is_required() and k != "queue"}
     return {k: [] if v == () else v for k, v in defaults.items()}

@@ -1,31 +1,29 @@
-"""
-Machines over all objects: who is in which state, how many, since when; histories, and their faults.
+"""Machines over all objects: which objects are in which state, how many, since when; past and illegal moves.
 
     in_state(log, Payment, "submitted", longer_than=timedelta(days=2))     # from the view in_state
     InState(Payment, "submitted").where(key=sql.Identifier("p", "id"))     # a part of your own statement
     illegal(log, "payment")                                                # moves that are not allowed now
 
-What is asked of the view is as fresh as the view. An object that never moved is in the ledger nowhere: a
-fragment in your own statement finds it, a query of the view cannot.
+Queries of the view are as fresh as the view. An object that never moved is not in the ledger: the view does
+not contain it, but `InState` in your own statement finds it.
 """
 
-from .checking import Illegal, IllegalPair, Why, illegal, illegal_pairs
-from .definitions import Changed, Numbered, changed, definitions
+from .definitions import DefinitionChange, RecordedDefinition, changed, definitions
 from .fragments import InState, NotInState
-from .known import Known, known_machine, machines
-from .past import dwell_of, stays_of, who_was_in
-from .queries import Count, Placed, counts, in_state, not_in_state
+from .illegal_moves import Illegal, IllegalPair, Why, illegal, illegal_pairs
+from .info import MachineInfo, machine_info, machines
+from .queries import Count, ObjectInState, counts, dwell_of, in_state, not_in_state, stays_of, who_was_in
 
 __all__ = [
-    "Changed",
     "Count",
+    "DefinitionChange",
     "Illegal",
     "IllegalPair",
     "InState",
-    "Known",
+    "MachineInfo",
     "NotInState",
-    "Numbered",
-    "Placed",
+    "ObjectInState",
+    "RecordedDefinition",
     "Why",
     "changed",
     "counts",
@@ -34,7 +32,7 @@ __all__ = [
     "illegal",
     "illegal_pairs",
     "in_state",
-    "known_machine",
+    "machine_info",
     "machines",
     "not_in_state",
     "stays_of",

@@ -1,4 +1,4 @@
-"""The definitions of a machine, one after the other, and what changed from each to the next."""
+"""The recorded definitions of a machine, and the changes from each to the next."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from typing import Any
 
 from ledger import BadInput, Ledger
 from ledger.errors import shown
-from ledger.machines import Defined, MachineDefined, MachineDefinition
-from ledger.recorded import Recorded
+from ledger.machines.definition_stream import DefinitionState, MachineDefinition
 
-from .known import Which, definition_events, known_machine
+from .info import MachineRef, machine_info, recorded_definitions
 
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """What one definition has and another has not; all empty where nothing changed.
+class DefinitionChange:
+    """The differences between two definitions; all empty if there are none.
 
-    initial_state: before and after, None where it stayed. transitions: pairs of from and to; of the changed
-    ones the time limit or the model is another. callbacks: names; of the changed ones the kind, the moves or
-    the code are another.
+    initial_state: before and after, None if unchanged. transitions: pairs of from and to; changed ones have
+    another time or model. callbacks: names; changed ones have another kind, other moves or other code.
     """
 
     states_added: tuple[str, ...] = ()
@@ -38,7 +36,7 @@ class Changed:
 
     @property
     def lines(self) -> list[str]:
-        """The same for people, a line each: `+ submitted → refunded`."""
+        """The changes as lines of text: `+ submitted → refunded`."""
         marks = (("+", "added"), ("-", "removed"), ("~", "changed"))
         said = [
             f"{mark} state {name}" for mark, what in marks[:2] for name in getattr(self, f"states_{what}")
@@ -54,49 +52,55 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
-    """A recorded definition: its number, when and by whom it was recorded, and what it changed."""
+class RecordedDefinition:
+    """A recorded definition: its number, when and by whom it was recorded, and what it changed.
+
+    Number 0, without a time, stands for a definition that was derived from recorded moves.
+    """
 
     number: int
-    at: datetime
+    at: datetime | None
     actor: str | None
     position: int
-    defined: Defined
-    changed: Changed
+    defined: DefinitionState
+    changed: DefinitionChange
 
 
-def definitions(ledger: Ledger, machine: Which) -> list[Numbered]:
-    """All recorded definitions of a machine, by number; what the first one brings is all added.
+def definitions(ledger: Ledger, machine: MachineRef) -> list[RecordedDefinition]:
+    """All recorded definitions of a machine, by number. The first one adds everything.
 
-    Empty for a class of which the ledger knows nothing yet. Raises UnknownMachine.
+    Empty for a class that the ledger does not know yet. Raises UnknownMachine.
     """
-    name = known_machine(ledger, machine).name
-    found, before = [], Defined()
-    for event in definition_events(ledger, name):
-        if isinstance(event.event, MachineDefined):
-            now = MachineDefinition.evolve(before, event.event, event.recorded_at)
-            found.append(_numbered(event, now, changed(before, now)))
-            before = now
+    name = machine_info(ledger, machine).name
+    found, before = [], DefinitionState()
+    for event, fact in recorded_definitions(ledger, name):
+        now = MachineDefinition.evolve(before, fact, event.recorded_at)
+        found.append(
+            RecordedDefinition(
+                event.version, event.recorded_at, event.meta.actor, event.position, now, changed(before, now)
+            )
+        )
+        before = now
     return found
 
 
-def definition(ledger: Ledger, machine: Which, number: int) -> Numbered:
-    """The definition of a number. Raises UnknownMachine, BadInput where there is none."""
+def definition(ledger: Ledger, machine: MachineRef, number: int) -> RecordedDefinition:
+    """The definition of a number. Raises UnknownMachine, BadInput if there is none."""
     every = definitions(ledger, machine)
     for one in every:
         if one.number == number:
             return one
     there = f"the numbers are 1 to {len(every)}" if every else "none is recorded yet"
-    name = known_machine(ledger, machine).name
+    name = machine_info(ledger, machine).name
     raise BadInput(f"machine {name} has no definition {shown(number)}; {there}")
 
 
-def changed(one: Defined, other: Defined) -> Changed:
-    """What leads from one definition to another."""
+def changed(one: DefinitionState, other: DefinitionState) -> DefinitionChange:
+    """The changes from one definition to another."""
     edges, edges_then = _by_pair(other.transitions), _by_pair(one.transitions)
     calls, calls_then = _by_name(other.callbacks), _by_name(one.callbacks)
     initial = (one.initial_state, other.initial_state)
-    return Changed(
+    return DefinitionChange(
         _less(other.states, one.states), _less(one.states, other.states),
         None if initial[0] == initial[1] else initial,
         _less(edges, edges_then), _less(edges_then, edges), _other(edges, edges_then),
@@ -104,16 +108,12 @@ def changed(one: Defined, other: Defined) -> Changed:
     )  # fmt: skip
 
 
-def _numbered(event: Recorded, now: Defined, what: Changed) -> Numbered:
-    return Numbered(event.version, event.recorded_at, event.meta.actor, event.position, now, what)
-
-
 def _by_pair(transitions: Iterable[Mapping[str, Any]]) -> dict[Pair, Any]:
     return {(one["from"], one["to"]): dict(one) for one in transitions}
 
 
 def _by_name(callbacks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """All that is said of a function, which may stand there several times."""
+    """The entries of each callback, by name."""
     found: dict[str, list[dict[str, Any]]] = {}
     for one in callbacks:
         found.setdefault(one["name"], []).append({**one})

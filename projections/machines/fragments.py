@@ -1,4 +1,4 @@
-"""Who is in which state, as a part of the user's own statement, beside rows that the ledger does not know.
+"""A condition on the state of objects, for the user's own statement about rows that the ledger does not know.
 
 sql.SQL("SELECT p.* FROM payments p WHERE p.bank = %s AND {}").format(
     InState(Payment, "submitted").where(key=sql.Identifier("p", "id")))
@@ -15,12 +15,13 @@ from psycopg import sql
 
 from ledger import BadInput
 from ledger.errors import shown
+from ledger.log.install import checked_schema, views_schema
+from ledger.log.sql import Statements
 from ledger.machines import Machine
-from ledger.store.install import checked_schema, views_schema
 
-from ..sql import template
-from .known import Known, of_class
+from .info import MachineInfo, of_class
 
+SQL = Statements(__package__, "fragments")
 Key = sql.Composable | Sequence[sql.Composable]
 Types = type | Sequence[type]
 
@@ -29,18 +30,18 @@ _NAME: Final = {str: "text_in_name", int: "plain_in_name", UUID: "plain_in_name"
 
 
 class InState:
-    """Which objects are in one of some states of a machine, also those that never moved (spec S2-50).
+    """Objects that are in one of some states of a machine, also those that never moved (spec S2-50).
 
-    An object that never moved is in the initial state; it has been so for no known time, and is not in it
-    `longer_than` anything. machine: its class, or what `known_machine(log, name)` gave. schema: that of the
-    ledger. As fresh as the view in_state. Raises InvalidState for an unknown state.
+    An object that never moved is in the initial state, since no known time: `longer_than` excludes it.
+    machine: its class, or what `machine_info(log, name)` returned. schema: that of the ledger. As fresh as
+    the view in_state. Raises InvalidState for an unknown state.
     """
 
     _inverted = False
 
     def __init__(
         self,
-        machine: type[Machine] | Known,
+        machine: type[Machine] | MachineInfo,
         *states: Any,
         longer_than: timedelta | None = None,
         schema: str = "ledger",
@@ -50,12 +51,12 @@ class InState:
         self.longer_than, self.schema = longer_than, checked_schema(schema)
 
     def where(self, *, key: Key, types: Types = str) -> sql.Composed:
-        """The condition as a boolean expression, for a WHERE of psycopg.
+        """The condition as a boolean expression for a WHERE clause.
 
-        key: the columns that hold the parts of the object's key, in their order. types: of each of them,
-        or of all: str for text, int for integers, UUID. PostgreSQL refuses a wrong one as `text = bigint`.
-        Where few objects are in the states, the statement is led from them to the user's rows, if these have
-        an index on the columns; where the user's rows are few, from these to the states. Raises BadInput.
+        key: the columns that hold the parts of the object's key, in order. types: of each part, or of all:
+        str for text, int for integers, UUID. PostgreSQL refuses a wrong one as `text = bigint`. If few
+        objects are in the states, the planner can start from them, if there is an index on the columns; if
+        few rows of the user's are in question, from these. Raises BadInput.
         """
         columns = [key] if isinstance(key, sql.Composable) else list(key)
         kinds = [types] * len(columns) if isinstance(types, type) else list(types)
@@ -66,9 +67,10 @@ class InState:
         )
 
     def _asked(self) -> tuple[sql.Composed, bool]:
-        """What to look for, and whether the object is meant that has no such row.
+        """The condition on the view's rows, and whether objects without such a row are meant.
 
-        With the initial state those are meant that are in none of the other states: they may have no row.
+        If the initial state is among the states, objects are meant that are in no other state: they may have
+        no row.
         """
         initial, since = self.machine.initial_state in self.states, self._since()
         moved = not initial or self.longer_than is not None
@@ -90,11 +92,11 @@ class InState:
         name: list[sql.Composable] = [sql.Literal(self.machine.name)]
         for nth, (column, kind) in enumerate(zip(columns, kinds, strict=True), 1):
             part = sql.Identifier(f"part_{nth}")
-            read = sql.SQL(template(_PART[kind])).format(schema=ledger, nth=sql.Literal(nth + 1))
+            read = sql.SQL(SQL[_PART[kind]].template).format(schema=ledger, nth=sql.Literal(nth + 1))
             parts.append(sql.SQL(", {} AS {}").format(read, part))
             same.append(sql.SQL("s.{} = {}").format(part, column))
-            name.append(sql.SQL(template(_NAME[kind])).format(schema=ledger, column=column))
-        return sql.SQL(template("objects_held")).format(
+            name.append(sql.SQL(SQL[_NAME[kind]].template).format(schema=ledger, column=column))
+        return sql.SQL(SQL.objects_held.template).format(
             views=sql.Identifier(views_schema(self.schema)), machine=sql.Literal(self.machine.name),
             held=held, parts=sql.Composed(parts), same=sql.SQL(" AND ").join(same),
             name=sql.SQL(" || '/' || ").join(name),
@@ -102,7 +104,7 @@ class InState:
 
 
 class NotInState(InState):
-    """Which objects are in none of some states: exactly those that `InState` leaves out (S2-51)."""
+    """Objects that are in none of some states: exactly those that `InState` excludes (S2-51)."""
 
     _inverted = True
 
@@ -120,6 +122,6 @@ def _check(columns: Sequence[Any], kinds: Sequence[Any]) -> None:
 
 
 def _literal(text: str) -> sql.Composed:
-    """A text in a statement, without a `%`, which is doubled only where parameters are sent with it."""
+    """A text literal without `%`, which psycopg doubles only in statements with parameters."""
     pieces = map(sql.Literal, text.split("%"))
     return sql.SQL("({})::text").format(sql.SQL(" || chr(37) || ").join(pieces))

@@ -1,4 +1,4 @@
-"""Who is in which state of a machine now, and how many are: questions to the view in_state."""
+"""Which objects of a machine are in which state, how many, and how it was."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from ledger import BadInput, InvalidState, Ledger, SchemaMismatch
+from ledger.domain.names import split_name, stream_name
 from ledger.errors import shown
-from ledger.names import split_name, stream_name
+from ledger.log.sql import Statements
 
+from ..audit.moments import NOW, AsOf, Moment
+from ..audit.states import Axis, Dwell, Question, Stay, dwell, states, stays
 from ..feeds import filling_of
-from ..sql import query
-from .known import Known, Which, known_machine
+from .info import MachineInfo, MachineRef, machine_info
 
 
-class Placed(NamedTuple):
-    """An object in a state, since when, and the move that led there: its number, its position in the log."""
+class ObjectInState(NamedTuple):
+    """An object in a state: since when, and the version and position of the move into it."""
 
     key: tuple[str, ...]
     state: str
@@ -27,7 +29,7 @@ class Placed(NamedTuple):
 
 
 class Count(NamedTuple):
-    """How many objects are in a state, and since when the first of them is; declared: the machine has it."""
+    """The number of objects in a state, and since when the first is there; declared: by the definition."""
 
     state: str
     objects: int
@@ -37,18 +39,18 @@ class Count(NamedTuple):
 
 def in_state(
     ledger: Ledger,
-    machine: Which,
+    machine: MachineRef,
     *states: Any,
     longer_than: timedelta | None = None,
     limit: int | None = None,
-    after: Placed | None = None,
-) -> list[Placed]:
-    """The objects that are in one of these states, as far as the view in_state has come.
+    after: ObjectInState | None = None,
+) -> list[ObjectInState]:
+    """The objects that are in one of these states, by the view in_state.
 
-    They come by state, in the order of the definition, and in each by the time when they came to it, who is
-    there longest first. longer_than: only those that are there for longer. limit, after: a page, after the
-    last of the one before. Objects that never moved are not known here (`InState` finds them).
-    Raises UnknownMachine, InvalidState, SchemaMismatch where the view is not made yet.
+    They are ordered by state, as in the definition, then by the time of the move into it. longer_than: only
+    those that are there for longer. limit, after: a page, after the last object of the previous one. Objects
+    that never moved are not in the view (`InState` finds them). Raises UnknownMachine, InvalidState,
+    SchemaMismatch without the view.
     """
     known, wanted = _meant(ledger, _asked(ledger, machine), *states)
     ordered = [state for state in (*known.states, *known.dropped) if state in wanted]
@@ -57,13 +59,13 @@ def in_state(
 
 def not_in_state(
     ledger: Ledger,
-    machine: Which,
+    machine: MachineRef,
     *states: Any,
     longer_than: timedelta | None = None,
     limit: int | None = None,
-    after: Placed | None = None,
-) -> list[Placed]:
-    """The objects that moved and are in none of these states; all else as in `in_state`.
+    after: ObjectInState | None = None,
+) -> list[ObjectInState]:
+    """The objects that moved and are in none of these states; the rest as in `in_state`.
 
     longer_than: only those that are in another state for longer.
     """
@@ -73,15 +75,14 @@ def not_in_state(
     return _page(ledger, known, ordered, longer_than, limit, after)
 
 
-def counts(ledger: Ledger, machine: Which) -> list[Count]:
-    """How many objects are in each state: every one of the definition in its order, also where none is there;
-    then those that only old histories hold. Raises UnknownMachine, SchemaMismatch.
+def counts(ledger: Ledger, machine: MachineRef) -> list[Count]:
+    """The number of objects in each state: all states of the definition in order, then those of old
+    histories.
 
-    Objects that never moved are not known here: who has a table of them counts them in the initial state.
+    Objects that never moved are not counted. Raises UnknownMachine, SchemaMismatch.
     """
     known = _asked(ledger, machine)
-    with ledger.reader() as connection:
-        rows = query(connection, ledger.schema, "machine_counts", machine=known.name)
+    rows = ledger.query(SQL.counts, machine=known.name)
     found = {state: (objects, longest.astimezone(UTC)) for state, objects, longest in rows}
     others = sorted(found.keys() - set(known.states))
     return [
@@ -90,8 +91,8 @@ def counts(ledger: Ledger, machine: Which) -> list[Count]:
     ]
 
 
-def _asked(ledger: Ledger, machine: Which) -> Known:
-    known = known_machine(ledger, machine)
+def _asked(ledger: Ledger, machine: MachineRef) -> MachineInfo:
+    known = machine_info(ledger, machine)
     if filling_of(ledger, "in_state") is None:
         raise SchemaMismatch(
             "the view in_state is not made yet: run `pledger views follow in_state`, or let appends keep it "
@@ -100,8 +101,8 @@ def _asked(ledger: Ledger, machine: Which) -> Known:
     return known
 
 
-def _meant(ledger: Ledger, known: Known, *states: Any) -> tuple[Known, tuple[str, ...]]:
-    """The states that are asked for; also those that no definition has, but somebody is in (an import)."""
+def _meant(ledger: Ledger, known: MachineInfo, *states: Any) -> tuple[MachineInfo, tuple[str, ...]]:
+    """The given states; also states that no definition has, but that an object is in (an import)."""
     try:
         return known, known.checked(*states)
     except InvalidState:
@@ -110,34 +111,87 @@ def _meant(ledger: Ledger, known: Known, *states: Any) -> tuple[Known, tuple[str
         return known, known.checked(*states)
 
 
-def _held(ledger: Ledger, known: Known) -> list[str]:
-    """The states in which somebody is."""
-    with ledger.reader() as connection:
-        rows = query(connection, ledger.schema, "machine_states_held", machine=known.name)
-    return [state for (state,) in rows]
+def _held(ledger: Ledger, known: MachineInfo) -> list[str]:
+    """The states that objects are in."""
+    return [state for (state,) in ledger.query(SQL.states_held, machine=known.name)]
 
 
 def _page(
     ledger: Ledger,
-    known: Known,
+    known: MachineInfo,
     states: Sequence[str],
     longer_than: timedelta | None,
     limit: int | None,
-    after: Placed | None,
-) -> list[Placed]:
+    after: ObjectInState | None,
+) -> list[ObjectInState]:
     if limit is not None and limit < 0:
         raise BadInput(f"limit {shown(limit)} must be 0 or more")
     if after is not None:
         if after.state not in states:
             raise BadInput(f"after {shown(after)} is in none of the states that are asked for")
         states = states[states.index(after.state) :]
-    with ledger.reader() as connection:
-        rows = query(
-            connection, ledger.schema, "machine_objects", machine=known.name, states=list(states),
-            longer=longer_than, limit=limit, since=after and after.since,
-            stream=after and stream_name(known.name, *after.key),
-        )  # fmt: skip
+    rows = ledger.query(
+        SQL.objects, machine=known.name, states=list(states), longer=longer_than, limit=limit,
+        since=after and after.since, stream=after and stream_name(known.name, *after.key),
+    )  # fmt: skip
     return [
-        Placed(split_name(stream)[1], state, since.astimezone(UTC), version, position)
+        ObjectInState(split_name(stream)[1], state, since.astimezone(UTC), version, position)
         for stream, state, since, version, position in rows
     ]
+
+
+SQL = Statements(__package__, "queries")
+Key = str | int | tuple[str | int, ...] | None
+
+
+def stays_of(
+    ledger: Ledger, machine: MachineRef, key: Key = None, *, moment: Moment = NOW, axis: Axis = Axis.RECORDED
+) -> tuple[AsOf, list[Stay]]:
+    """Every stay in a state, of every object or the one of this key, up to a moment.
+
+    As `projections.audit.stays`, for one machine. Raises UnknownMachine, BadInput.
+    """
+    return stays(ledger, _question(ledger, machine, key, moment, axis))
+
+
+def dwell_of(
+    ledger: Ledger,
+    machine: MachineRef,
+    key: Key = None,
+    *,
+    moment: Moment = NOW,
+    axis: Axis = Axis.RECORDED,
+    each: bool = False,
+) -> tuple[AsOf, list[Dwell]]:
+    """How long objects stay in each state, up to a moment: stays, median, 95th percentile, longest.
+
+    each: by object. As `projections.audit.dwell`. Raises UnknownMachine, BadInput.
+    """
+    return dwell(ledger, _question(ledger, machine, key, moment, axis), each=each)
+
+
+def who_was_in(
+    ledger: Ledger, machine: MachineRef, *wanted: Any, moment: Moment, axis: Axis = Axis.RECORDED
+) -> tuple[AsOf, list[ObjectInState]]:
+    """The objects that were in one of these states at a moment, by key; without states, all that had moved.
+
+    As `projections.audit.states`: from the events, without a view. Raises UnknownMachine, InvalidState,
+    BadInput.
+    """
+    known = machine_info(ledger, machine)
+    meant = known.checked(*wanted) if wanted else None
+    one = meant[0] if meant is not None and len(meant) == 1 else None
+    found, rows = states(ledger, _question(ledger, known, None, moment, axis), status=one)
+    return found, [
+        ObjectInState(split_name(row.stream)[1], row.status, row.since, row.version, row.position)
+        for row in rows
+        if meant is None or row.status in meant
+    ]
+
+
+def _question(ledger: Ledger, machine: MachineRef, key: Key, moment: Moment, axis: Axis) -> Question:
+    known: MachineInfo = machine_info(ledger, machine)
+    if key is None:
+        return Question(moment, category=known.name, axis=axis)
+    parts = key if isinstance(key, tuple) else (key,)
+    return Question(moment, stream=stream_name(known.name, *parts), axis=axis)

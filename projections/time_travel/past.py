@@ -1,4 +1,4 @@
-"""A past: the schema that holds the ledger as of a position, and what is known of it."""
+"""A past: the schema that holds the ledger as of a position, and its description."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from datetime import UTC, datetime
 
 from psycopg import sql
 
-from ..sql import query, template
-from ..views.copies import Connection
+from ledger.log.sql import Statement, Statements, run
+
+from ..engine.copies import Connection
+
+SQL = Statements(__package__, "past")
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
     """The ledger as of a position, in a schema of its own.
 
-    time: the time that was asked for. views: the names of those that are in it. parked: streams that a view
-    leaves out. unfolded: streams whose state could not be folded, since an event of theirs cannot be read.
-    whole: False where whoever made it was killed; then the numbers are 0. new: it was made just now.
-    beyond: the log does not reach as far as was asked.
+    time: the requested time. views: the names of its views. parked: streams that a view leaves out. unfolded:
+    streams whose state could not be folded, because an event cannot be read. whole: False if its maker was
+    killed; then the numbers are 0. new: this call made it. beyond: the log ends before the requested moment.
     """
 
     schema: str
@@ -39,13 +41,13 @@ class Past:
 def found(
     connection: Connection, schema: str, position: int | None = None
 ) -> Iterator[tuple[Past, tuple[int, dict[str, str]]]]:
-    """Pasts by position; with each, up to which declaration it knows, and the definitions of its views."""
+    """Pasts by position, each with its last declaration and the definitions of its views."""
     owner = f"{schema}_owner"
-    for name, at, whole in query(connection, schema, "pasts", owner=owner, log=schema, position=position):
+    for name, at, whole in run(connection, schema, SQL.pasts, owner=owner, log=schema, position=position):
         if not whole:
             yield Past(name, at), (-1, {})
             continue
-        row = connection.execute(text_of("past_row", schema, at)).fetchone()
+        row = connection.execute(text_of(SQL.past_row, schema, at)).fetchone()
         if row is not None:
             _, asked, made_at, events, streams, unfolded, declared, definitions, parked = row
             asked = None if asked is None else asked.astimezone(UTC)
@@ -55,12 +57,12 @@ def found(
 
 
 def dropped(connection: Connection, schema: str, position: int) -> bool:
-    ((was,),) = query(connection, schema, "drop_past", position=position)
+    ((was,),) = run(connection, schema, SQL.drop_past, position=position)
     return bool(was)
 
 
-def text_of(name: str, schema: str, position: int, **more: sql.Composable) -> sql.Composed:
-    return sql.SQL(template(name)).format(
+def text_of(statement: Statement, schema: str, position: int, **more: sql.Composable) -> sql.Composed:
+    return sql.SQL(statement.template).format(
         schema=sql.Identifier(schema), past=sql.Identifier(f"{schema}_as_of_{position}"),
         reader=sql.Identifier(f"{schema}_reader"), position=sql.Literal(position), **more,
     )  # fmt: skip

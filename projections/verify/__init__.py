@@ -1,24 +1,19 @@
 """
-Verify: fold every stream, compare what is kept of it with what it comes to, name each difference, mend it.
+Verify: fold every stream, compare the result with what is kept of it, report and repair each difference.
 
-    difference.py  a difference, and the sum of a run
-    comparing.py   a fold beside its head
-    heads.py       ranges of streams: compare, mend
-    commands.py    ranges of positions: the rows of command ids beside the events that carry them
-    mending.py     heads are set by compare-and-set in the database
-    checks.py      what else can be compared: views
-    running.py     `verify`, `rebuild_heads`, `rebuild_commands`
+    difference.py  a difference, and the summary of a run
+    compare.py     a fold compared with its head
+    heads.py       ranges of streams: compare, repair
+    commands.py    ranges of positions: the rows of command ids compared with the events that carry them
+    repair.py      heads are set by compare-and-set in the database
+    run.py         `verify`, `rebuild_heads`, `rebuild_commands`, and further checks, such as views
 """
 
-from .checks import Check
-from .difference import Difference, Field, Kind, Summary
-from .running import rebuild_commands, rebuild_heads, verify
+from .difference import Field, Summary
+from .run import rebuild_commands, rebuild_heads, verify
 
 __all__ = [
-    "Check",
-    "Difference",
     "Field",
-    "Kind",
     "Summary",
     "rebuild_commands",
     "rebuild_heads",

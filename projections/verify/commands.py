@@ -1,23 +1,27 @@
-"""What is done with a range of positions: the rows of command ids beside the events that carry them."""
+"""Work on a range of positions: the rows of command ids compared with the events that carry them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from ledger import canon
+from ledger import BadBody
+from ledger.domain import canonical_json
+from ledger.log.sql import Statements
 
-from ..folding import Place, Session
-from .difference import Difference, Field, Kind, Summary
+from ..fold import FoldSession, Place
+from .difference import DOUBTS, EVIDENCE, Difference, Field, Kind, Summary
+
+SQL = Statements(__package__, "commands")
+
 
 PER_PIECE: Final = 100_000
 """Positions of a range."""
 AT_ONCE: Final = 100
-"""Rows in one transaction: a repeated call of one of these ids waits for no more than that."""
+"""Rows in one transaction: a repeated call with one of these ids waits for no more."""
 Found = tuple[list[Difference], Summary]
 
 
@@ -33,7 +37,7 @@ ALONE: Final = Span(0, 0, alone=True)
 
 
 class Recorded(NamedTuple):
-    """An append that carried a command id, as the events say; and where the row of the id says it is."""
+    """An append with a command id, according to the events, and its positions according to the row."""
 
     command: str
     first: int
@@ -45,7 +49,7 @@ class Recorded(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """Whether the row says what the events say."""
+        """Whether the row agrees with the events."""
         return self.row == (self.first, self.last, self.at)
 
 
@@ -57,26 +61,28 @@ def spans(first: int, last: int) -> list[Span]:
 
 @dataclass(slots=True)
 class CommandWork:
-    """Compares the rows of command ids of ranges of the log. repair: mend them.
+    """Compares the rows of command ids of ranges of the log. repair: repair them. also: kinds of evidence
+    that are repaired too; what is evidence else is left as it is.
 
-    The digest of a row is not compared: it stands for the text that was sent, and the log keeps its value. A
-    row that is restored gets the digest of the canonical text, which is what every event class sends.
+    The digest of a row is not compared: it is of the text that was sent, and the log keeps only its value. A
+    restored row gets the digest of the canonical text, which every event class sends.
     """
 
     place: Place
     repair: bool = False
+    also: frozenset[Kind] = frozenset()
     session: Any = field(default=None, repr=False)
 
     def open(self) -> None:
         """Connect."""
-        self.session = Session(*self.place)
+        self.session = FoldSession(*self.place)
 
     def close(self) -> None:
         """Close the connection."""
         self.session.connection.close()
 
-    def __call__(self, piece: Span, told: Callable[[int], None]) -> Found:
-        """The differences in a range, mended if so wanted."""
+    def __call__(self, piece: Span, report: Callable[[int], None]) -> Found:
+        """The differences in a range, repaired if requested."""
         count = Summary()
         with self.session.snapshot():
             if piece.alone:
@@ -84,26 +90,36 @@ class CommandWork:
                 wrong = list[Recorded | None]([None] * len(found))
             else:
                 wrong, found = self._wrong(piece, count)
+        found = [replace(d, evidence=d.kind in EVIDENCE | DOUBTS) for d in found]
+        left = [d for d in found if d.kind in EVIDENCE - self.also]
         if self.repair and found:
-            found = [*(self._removed(found) if piece.alone else self._restored(wrong, found))]
+            if left:
+                count.changed["left"] += len(left)
+            if piece.alone:
+                found = left or [*self._removed(found)]  # all are of one kind
+            else:
+                wrong = [
+                    None if d.kind in EVIDENCE - self.also else w for w, d in zip(wrong, found, strict=True)
+                ]
+                found = [*self._restored(wrong, found)]
         for difference in found:
-            if difference.mended is not None:
-                count.changed[difference.mended] += 1
+            if difference.repaired is not None:
+                count.changed[difference.repaired] += 1
         return found, count
 
     # Rows without events
 
     def _alone(self) -> Iterator[Difference]:
-        for command, first, last in self.session.rows("commands_without_events"):
+        for command, first, last in self.session.rows(SQL.commands_without_events):
             says = f"its row says positions {first} to {last}, where no event carries it"
             yield Difference(Kind.COMMAND_ALONE, command, None, says, position=first)
 
     def _removed(self, found: list[Difference]) -> Iterator[Difference]:
         for batch in _batches(found):
             with self.session.changes():
-                rows = self.session.rows("remove_commands", commands=[d.about for d in batch])
+                rows = self.session.rows(SQL.remove_commands, commands=[d.about for d in batch])
             gone = {command for (command,) in rows}
-            yield from (replace(d, mended="removed" if d.about in gone else "moved") for d in batch)
+            yield from (replace(d, repaired="removed" if d.about in gone else "moved") for d in batch)
 
     # Events without rows, or with wrong ones
 
@@ -117,10 +133,10 @@ class CommandWork:
         return wrong, found
 
     def _appends(self, piece: Span) -> Iterator[Recorded]:
-        """The appends with a command id that begin in a range; one that begins before it is not of it."""
-        before = self.session.rows("command_before", position=piece.after)
-        ((end,),) = self.session.rows("command_end", position=piece.upto)
-        rows = self.session.stream("command_events", after=piece.after, upto=max(end, piece.upto))
+        """The appends with a command id that begin in a range."""
+        before = self.session.rows(SQL.command_before, position=piece.after)
+        ((end,),) = self.session.rows(SQL.command_end, position=piece.upto)
+        rows = self.session.stream(SQL.command_events, after=piece.after, upto=max(end, piece.upto))
         for append in groupby(rows, lambda row: (row[4], row[1])):
             events = [*append[1]]
             position, at, stream, version, command, *row = events[0]
@@ -148,7 +164,7 @@ class CommandWork:
         )
 
     def _carries(self, position: int, command: str) -> bool:
-        rows = self.session.rows("command_events", after=position - 1, upto=position)
+        rows = self.session.rows(SQL.command_events, after=position - 1, upto=position)
         return bool(rows) and rows[0][4] == command
 
     def _restored(self, wrong: list[Recorded | None], found: list[Difference]) -> Iterator[Difference]:
@@ -159,21 +175,28 @@ class CommandWork:
             digests = [self._digest(append) for append in appends]
             with self.session.changes():
                 ((outcomes,),) = self.session.rows(
-                    "restore_commands",
+                    SQL.restore_commands,
                     commands=[append.command for append in appends], digests=digests,
                     firsts=[append.first for append in appends], lasts=[append.last for append in appends],
                     times=[append.at for append in appends],
                 )  # fmt: skip
-            yield from (replace(d, mended=o) for (_, d), o in zip(batch, outcomes, strict=True))
+            yield from (replace(d, repaired=o) for (_, d), o in zip(batch, outcomes, strict=True))
 
     def _digest(self, append: Recorded) -> bytes:
-        """The digest of an append, as `ledger.append.digest_of` makes it of what is sent."""
-        rows = self.session.rows("command_contents", first=append.first, last=append.last)
+        """The digest of an append, as `ledger.log.append.digest_of` makes it of what is sent."""
+        rows = self.session.rows(SQL.command_contents, first=append.first, last=append.last)
         parts = []
         for stream, topic, schema, data, raw in rows:
-            text = None if data is None else canon.body(json.loads(data))
-            parts += [stream, topic, schema, text, raw]
-        return canon.digest(*parts)
+            parts += [stream, topic, schema, None if data is None else _canonical(data), raw]
+        return canonical_json.digest(*parts)
+
+
+def _canonical(data: str) -> str:
+    """The canonical text of a body; the text itself if no event class could have sent it."""
+    try:
+        return canonical_json.body(canonical_json.parsed(data))
+    except BadBody:
+        return data
 
 
 def _batches(rows: list[Any]) -> Iterator[list[Any]]:

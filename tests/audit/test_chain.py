@@ -65,7 +65,7 @@ def test_causes_that_are_missing_are_named(log: Ledger) -> None:
     assert notes == [
         "its cause, command 'nobody', is not recorded",
         "its cause, position 77, is not recorded",
-        "its cause, position {'a': 1}, is not recorded",
+        "its cause, command '{\"a\": 1}', is not recorded",
         "its cause, position 123456789012345678901234, is not recorded",
     ]
 

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from ledger import Appended, Body, Ledger
-from ledger.store.declaring import Move, declare_moves
+from ledger.domain.topics import TopicStatus
+from ledger.log.announce import announce_statuses
 from tests.gateway.conftest import Ended
 from tests.lamp import LampRead, LampSwitchedOn, OpenLamp
 
@@ -148,7 +149,7 @@ def test_show_as_of_a_moment(pledger: Pledger, switched: list[Appended]) -> None
 
 
 def test_show_of_an_unknown_domain_has_the_status_of_then(pledger: Pledger, log: Ledger) -> None:
-    declare_moves(log, {"desk.seen": Move(field="state")})
+    announce_statuses(log, {"desk.seen": TopicStatus(field="state")})
     for state in ("dusty", "clean"):
         log.append("desk/1", Body("desk.seen", 1, json.dumps({"state": state})))
     found = [pledger("show", "desk/1", "--json", "--version", n).objects[0] for n in ("1", "2")]
@@ -168,11 +169,11 @@ def test_history_as_of_and_between(pledger: Pledger, switched: list[Appended]) -
 
 
 def test_tail_from_a_time_on(pledger: Pledger, switched: list[Appended]) -> None:
-    ended = pledger("tail", "--since", switched[0].recorded_at.isoformat())
+    ended = pledger("log", "--since", switched[0].recorded_at.isoformat())
     assert [row[0] for row in ended.rows] == ["3", "4", "5"]
     assert ended.err.startswith("as of position 2, ")
-    assert pledger("tail", "--since", "now-1h", "--json").objects[0]["position"] == 1
-    assert pledger("tail", "--since", "now", "--after", "3").code == 2
+    assert pledger("log", "--since", "now-1h", "--json").objects[0]["position"] == 1
+    assert pledger("log", "--since", "now", "--after", "3").code == 2
 
 
 REFUSED = [

@@ -13,19 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger import Body, Ledger, StreamNotFound
-from projections.audit import (
-    ABSENT,
-    Change,
-    Moment,
-    applied,
-    blame,
-    changes,
-    diff,
-    leaves,
-    path_text,
-    tree_of,
-)
-from projections.audit.folding import Members
+from projections.audit import Change, Moment, blame, changes, diff, path_text
+from projections.audit.blame import leaves
+from projections.audit.differences import ABSENT, applied
+from projections.audit.fold import Members, tree_of
 from tests.lamp import LampBroke, LampMade, LampRead, LampSwitchedOn, OpenLamp
 
 LAWS = settings(

@@ -17,9 +17,10 @@ from xml.etree import ElementTree
 import pytest
 
 from ledger import Append, Body, Ledger, stream_name
-from ledger.expected import ANY
-from ledger.recorded import Meta
-from ledger.store.declaring import Move, declare_moves
+from ledger.domain.topics import TopicStatus
+from ledger.log.announce import announce_statuses
+from ledger.log.append import ANY
+from ledger.log.recorded import Meta
 from projections.audit import Axis, Moment, Question, counts, states, stays
 
 FILE = os.environ.get("LEDGER_TEST_BPIC")
@@ -55,7 +56,7 @@ def record(log: Ledger, traces: Read, chance: random.Random) -> None:
     """All events, a stream for each trace; streams in any order, so that times and positions disagree."""
     names = list(traces)
     chance.shuffle(names)
-    declare_moves(log, {"incident.recorded": Move(field="state")})
+    announce_statuses(log, {"incident.recorded": TopicStatus(field="state")})
     for start in range(0, len(names), 100):
         some = names[start : start + 100]
         log.append_all([Append(stream_name("incident", name), bodies(traces[name]), ANY) for name in some])

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ledger import BadInput, Ledger, StreamNotFound
-from projections.audit import AsOf, Moment, as_of, parse_span, parse_time
+from projections.audit import AsOf, Moment, as_of
+from projections.audit.moments import parse_span, parse_time
 from tests.lamp import LampMade, LampRead, OpenLamp
 
 KOLKATA = timezone(timedelta(hours=5, minutes=30))

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger import BadInput, Body, Event, Ledger, Recorded
-from ledger.event import leads_to
-from ledger.store.declaring import Move, declare_moves
+from ledger.domain.topics import TopicStatus, leads_to
+from ledger.log.announce import announce_statuses
 from projections.audit import Axis, Moment, Question, counts, dwell, states, stays
 from tests.lamp import LampBroke, LampMade, LampRead, LampSwitchedOn
 
@@ -155,7 +155,7 @@ def test_a_category_is_its_streams_and_no_others(log: Ledger) -> None:
 
 def test_statuses_of_domains_that_nobody_imported(log: Ledger) -> None:
     """Given topics that the ledger was told of, one by its status and one by a field of its body."""
-    declare_moves(log, {"far.begun": Move("begun"), "far.said": Move(field="state")})
+    announce_statuses(log, {"far.begun": TopicStatus("begun"), "far.said": TopicStatus(field="state")})
     log.append("far/1", Body("far.begun", 1, "{}"), Body("far.said", 1, '{"state":"here"}'))
     log.append("far/1", Body("far.said", 1, '{"state":null}'), Body("far.said", 1, "[]"))
     log.append("far/2", Body("far.begun", 1, "{}"), Body("far.other", 1, '{"state":"x"}'))
@@ -165,7 +165,7 @@ def test_statuses_of_domains_that_nobody_imported(log: Ledger) -> None:
 
 def test_what_the_ledger_was_told_counts_more_than_what_is_known_here(log: Ledger) -> None:
     log.append("lamp/a", LampMade())
-    declare_moves(log, {"lamp.made": Move("assembled")})
+    announce_statuses(log, {"lamp.made": TopicStatus("assembled")})
     assert [row.status for row in states(log, Question())[1]] == ["assembled"]
 
 

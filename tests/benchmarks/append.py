@@ -8,6 +8,12 @@ One event a transaction, durable commits, writers as processes, the same row in 
     heads     our append with head row: version, status, JSONB state
     stock     the PostgreSQL recorder of the `eventsourcing` library
 
+the one call of an append in three clients (`--only calls`), which differ in nothing else:
+
+    call      ours: libpq's own words, waiting and reading by psycopg, every result judged
+    cursor    psycopg's cursor, prepared, binary results
+    blocking  libpq's own blocking call, which no signal interrupts: the least a client can cost
+
 and bulk appends of 1000 events beside binary COPY of the same rows, opening streams, and how soon a follower
 sees a commit while an unrelated write transaction stays open.
 """
@@ -27,11 +33,15 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+from psycopg import pq
 
 import ledger
 from ledger import Append, Body, Exact, acting
-from ledger.store.embedded import Embedded, throwaway
-from ledger.store.install import init
+from ledger.embedded import Embedded, throwaway
+from ledger.log.append import FORMATS
+from ledger.log.append import SQL as APPEND
+from ledger.log.connection import CallingConnection
+from ledger.log.install import init
 from tests.benchmarks.rounds import Turn, median, rates, ratio
 from tests.benchmarks.visibility import visibility
 from tests.lamp import OpenLamp
@@ -59,6 +69,7 @@ TAKE_BLOCK = "SELECT setval('raw_positions', nextval('raw_positions') + 999)"
 COPY = """
 COPY raw_events (position, recorded_at, version, schema, stream, topic, data, meta) FROM STDIN (FORMAT binary)
 """
+CALLS = ("call", "cursor", "blocking")
 WAYS = ("raw", "lean", "heads", "stock")
 
 
@@ -126,6 +137,45 @@ class AppendCrew:
             return 1
 
         return turn
+
+
+@dataclass(frozen=True)
+class CallCrew:
+    """The call that appends one event, on a connection of our own, of psycopg's, and of libpq's."""
+
+    dsn: str
+    mark: str
+
+    def __call__(self, writer: int) -> Mapping[str, Turn]:
+        name, statement = APPEND.append_one.prepared("ledger")
+        line = CallingConnection.connect(self.dsn, autocommit=True)
+        cursor = psycopg.connect(self.dsn, autocommit=True).cursor(binary=True)
+        blocking = psycopg.connect(self.dsn, autocommit=True).pgconn
+        blocking.prepare(name, statement)
+        text = APPEND.append_one.text("ledger")
+
+        def call(number: int) -> int:
+            line.call(name, statement, self.values("call", writer, number), FORMATS)
+            return 1
+
+        def blocked(number: int) -> int:
+            values = self.values("blocking", writer, number)
+            result = blocking.exec_prepared(name, values, FORMATS, pq.Format.BINARY)
+            assert result.status == pq.ExecStatus.TUPLES_OK
+            return 1
+
+        def by_cursor(number: int) -> int:
+            values = [v if v is None else v.decode() for v in self.values("cursor", writer, number)]
+            assert cursor.execute(text, values, prepare=True).fetchone()
+            return 1
+
+        return {"call": call, "cursor": by_cursor, "blocking": blocked}
+
+    def values(self, way: str, writer: int, number: int) -> list[bytes | None]:
+        stream = f"{way}/{self.mark}/{writer}/{number % STREAMS}".encode()
+        body, meta = json.dumps(BODY).encode(), json.dumps(META).encode()
+        head = [stream, b"%d" % (number // STREAMS), TOPIC.encode(), b"1", body, None, meta, b"f"]
+        return [*head, None, None, None, None, None]
 
 
 def stock_recorder(dsn: str) -> Any:
@@ -216,6 +266,15 @@ def appends(dsn: str, writers: int, rounds: int, seconds: float) -> tuple[dict[s
     }, {f"{way}_{writers}_per_s": median(found[way]) for way in WAYS}
 
 
+def calls(dsn: str, writers: int, rounds: int, seconds: float) -> tuple[dict[str, float], dict[str, float]]:
+    """The same append called in three clients."""
+    found = rates(CallCrew(dsn, uuid4().hex[:6]), CALLS, writers, rounds, seconds)
+    return {
+        f"call_vs_cursor_{writers}": ratio(found, "call", "cursor"),
+        f"call_vs_blocking_{writers}": ratio(found, "call", "blocking"),
+    }, {f"{way}_{writers}_per_s": median(found[way]) for way in CALLS}
+
+
 def bulk(dsn: str, rounds: int, seconds: float) -> tuple[dict[str, float], dict[str, float]]:
     """Bulk appends beside COPY."""
     found = rates(BulkCrew(dsn, uuid4().hex[:6]), ("copy", "bulk"), 1, rounds, seconds)
@@ -264,6 +323,11 @@ def main() -> None:
         if "append" in options.only:
             parts += [
                 lambda w=w: appends(prepare(server), w, options.rounds, options.seconds)
+                for w in options.writers
+            ]
+        if "calls" in options.only:
+            parts += [
+                lambda w=w: calls(prepare(server), w, options.rounds, options.seconds)
                 for w in options.writers
             ]
         if "bulk" in options.only:

@@ -23,15 +23,16 @@ from typing import Any
 from uuid import uuid4
 
 import ledger
-from consumers.jobs.dispatching import outcome_of
+from consumers.jobs.claim import Claim
+from consumers.jobs.context import OperationContext
+from consumers.jobs.dispatch import outcome_of
 from consumers.jobs.fan_in import TOPICS, FanIn, fan_in
 from consumers.jobs.messages import Task
 from consumers.jobs.operation import OperationResult
-from consumers.jobs.recording import Claimed, ending
-from consumers.jobs.session import Session
+from consumers.jobs.record import outcome_part
 from ledger import Append, Body, Exact, Ledger
+from ledger.embedded import throwaway
 from ledger.jobs import Batches, Jobs, OpenJob
-from ledger.store.embedded import throwaway
 from projections import Follower
 from tests.benchmarks.append import BODY, META, TOPIC, prepare
 
@@ -44,16 +45,16 @@ def dispatched(log: Ledger, batches: int) -> str:
     work = log.load(OpenJob, job)
     work.start("bench")
     log.commit(work)
-    session = Session(Task(work.name, 2, 2, "split", "{}", job, 1), lambda: log)
+    session = OperationContext(Task(work.name, 2, 2, "split", "{}", job, 1), lambda: log)
     messages = (("default", {"operation": "part", "payload": {"n": n}}) for n in range(batches))
     outcome = outcome_of(session, OperationResult(deferred=True, publish_operations=messages))
-    log.append_all(ending(Claimed(log.load(OpenJob, job), 2), outcome).appends)
+    log.append_all(outcome_part(Claim(log.load(OpenJob, job), 2), outcome).appends)
     return job
 
 
 def _write(dsn: str, job: str, writer: int, writers: int, batches: int, pipe: Any) -> None:
     """A writer: completes its share, group by group; says when it began and when it ended."""
-    with ledger.connect(dsn, create=False, most=1) as log:
+    with ledger.connect(dsn, create=False, max_size=1) as log:
         mine = [str(nr) for nr in range(writer + 1, batches + 1, writers)]
         group = Batches(log, f"writer-{writer}")
         log.bound()
@@ -68,7 +69,7 @@ def _write(dsn: str, job: str, writer: int, writers: int, batches: int, pipe: An
 
 def _count(dsn: str, pipe: Any) -> None:
     """The fan-in: runs until it is told to stop."""
-    with ledger.connect(dsn, create=False, most=2) as log:
+    with ledger.connect(dsn, create=False, max_size=2) as log:
         with fan_in(log):
             pipe.send("ready")
             pipe.recv()

@@ -31,9 +31,9 @@ from typing import Any, Final
 import psycopg
 
 import ledger
+from ledger.embedded import Embedded, throwaway
 from ledger.jobs import Jobs
-from ledger.store.embedded import Embedded, throwaway
-from ledger.store.install import init
+from ledger.log.install import init
 from tests.benchmarks import batches
 from tests.benchmarks.rounds import median, ratio
 

@@ -12,8 +12,8 @@ import psycopg
 
 import ledger
 from ledger import Ledger
+from projections.engine.projector import Projector
 from projections.shipped import load
-from projections.views.projector import Projector
 from tests.lamp import LampSwitchedOn
 
 WRITERS = 2

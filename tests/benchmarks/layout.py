@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-from ledger.store.embedded import throwaway
+from ledger.embedded import throwaway
 
 Connection = psycopg.Connection[Any]
 LAYOUTS = ("one", "ranges")

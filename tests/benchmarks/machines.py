@@ -31,10 +31,10 @@ from uuid import uuid4
 import psycopg
 
 import ledger
-from ledger import TransitionConflict
-from ledger.machines import From, Machine, State, retry_conflicts
-from ledger.store.embedded import Embedded, throwaway
-from ledger.store.install import init
+from ledger import TransitionConflict, retry_conflicts
+from ledger.embedded import Embedded, throwaway
+from ledger.log.install import init
+from ledger.machines import From, Machine, State
 from tests.benchmarks import article
 from tests.benchmarks.article import Article
 from tests.benchmarks.payments_in_state import in_state
@@ -104,7 +104,7 @@ class OneObjectCrew:
     seconds: float
 
     def __call__(self, writer: int) -> Mapping[str, Turn]:
-        log = ledger.connect(self.dsn, create=False, most=CONNECTIONS)
+        log = ledger.connect(self.dsn, create=False, max_size=CONNECTIONS)
         free = LifoQueue[Article]()
         for _ in range(CONNECTIONS):
             free.put(Article(self.dsn, "a", SUCCESSORS))
@@ -136,7 +136,7 @@ class OneObjectCrew:
             while time.perf_counter() < end:
                 again = partial(move, len(won))
                 try:
-                    won.append(retry_conflicts(again, max_retries=20, pause=0.002, longest=0.05))
+                    won.append(retry_conflicts(again, attempts=21, pause=0.002, max_pause=0.05))
                 except TransitionConflict:
                     continue
             return won

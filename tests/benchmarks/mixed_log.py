@@ -26,9 +26,10 @@ from random import Random
 from typing import Any
 
 from ledger import Append, Body, Exact, Ledger
-from ledger.append import body_of
-from ledger.names import stream_name
-from ledger.project_state import (
+from ledger.domain.names import stream_name
+from ledger.domain.state import STAMP, dump
+from ledger.log.append import body_of
+from ledger.pipelines import (
     LSMChannelState,
     LSMProjectState,
     LSMSliceState,
@@ -38,7 +39,6 @@ from ledger.project_state import (
     OCTProjectState,
     OCTSliceState,
 )
-from ledger.state import STAMP, dump
 
 ACTORS = ("mina@scope-1", "noah@scope-2", "worker-1", "worker-2", "worker-3", "reactor readiness")
 REASONS = ("the disk was full", "no such file", "worker lost", "bad tile 7", "out of memory")

@@ -13,9 +13,9 @@ from psycopg import sql
 
 import ledger
 from ledger.machines import From, Machine, State
-from projections.in_state import InState as InStateView
+from projections.engine.rebuild import rebuild
 from projections.machines import InState
-from projections.views.rebuilding import rebuild
+from projections.views.in_state import InState as InStateView
 from tests.benchmarks import article
 
 WANTED = 1000

@@ -28,10 +28,11 @@ from typing import Any
 import psycopg
 
 import ledger
-from ledger.project_state import LSM, LSMStateService, LSMStripState
-from ledger.store import reading
-from ledger.store.embedded import Embedded, throwaway
-from ledger.store.install import init
+from ledger.embedded import Embedded, throwaway
+from ledger.log import read
+from ledger.log.install import init
+from ledger.log.sql import run
+from ledger.pipelines import LSM, LSMStateService, LSMStripState
 from tests.benchmarks.rounds import Turn, median, rates, ratio
 
 SLICES, CHANNELS, STRIPS = 10, 2, 500
@@ -142,7 +143,7 @@ def looking(dsn: str, rounds: int) -> dict[str, list[float]]:
         strip = "lsm.strip/brain-7/3/1/44"
 
         def raw() -> None:
-            reading.query(connection, "ledger", "states_below", prefixes=prefixes, state_schemas=schemas)
+            run(connection, "ledger", read.SQL.states_below, prefixes=prefixes, state_schemas=schemas)
 
         def peek_raw() -> None:
             connection.execute(BY_KEY, [strip], prepare=True, binary=True).fetchall()

@@ -34,12 +34,13 @@ import psycopg
 
 import ledger
 from ledger import Ledger
-from ledger.store.embedded import Embedded, throwaway
-from ledger.store.install import init
-from projections.shipped import SHIPPED, load
+from ledger.domain.known import KNOWN
+from ledger.embedded import Embedded, throwaway
+from ledger.log.install import init
+from projections.engine.projector import views_named
+from projections.engine.rebuild import rebuild
+from projections.shipped import load
 from projections.verify import verify
-from projections.views.projector import views_named
-from projections.views.rebuilding import rebuild
 from tests.benchmarks.lag import WRITERS, follower_lag
 from tests.benchmarks.mixed_log import fill
 from tests.benchmarks.stock_runner import stock_rate
@@ -175,7 +176,7 @@ def prepare(server: Embedded, events: int) -> tuple[str, int]:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """All figures and ratios."""
     load()
-    every = tuple(sorted(SHIPPED))
+    every = tuple(sorted(KNOWN.views))
     with throwaway(durable=True) as server:
         dsn, events = prepare(server, arguments.events)
         with ledger.connect(dsn, create=False) as log:

@@ -11,9 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from consumers.machines import Figures, Timeouts
+from consumers.timeouts import TimeoutCounts, Timeouts
 from ledger import Ledger
-from ledger.machines import MACHINES, From, Machine, State, Transition, after, guard
+from ledger.domain.known import KNOWN
+from ledger.machines import From, Machine, State, Transition, after, guard
 
 SOON, LONG = timedelta(milliseconds=20), timedelta(hours=1)
 DOORS: dict[str, Callable[[], object]] = {}
@@ -70,7 +71,7 @@ def machine(name: str, **ways: Any) -> type[Machine]:
         **({"name": name} if name else {}),
     )
     kind.transition("a", "b", **ways)
-    MACHINES.pop(name, None)  # it is this test's alone
+    KNOWN.machines.pop(name, None)  # it is this test's alone
     return kind
 
 
@@ -87,7 +88,7 @@ def state(log: Ledger, claim: str) -> str | None:
 
 
 @contextmanager
-def running(runner: Timeouts, told: Callable[[Figures], None] = lambda figures: None) -> Iterator[None]:
+def running(runner: Timeouts, told: Callable[[TimeoutCounts], None] = lambda figures: None) -> Iterator[None]:
     """A runner in a thread."""
     stop, failed = threading.Event(), []
 

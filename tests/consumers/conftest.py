@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from consumers.project_state import readiness
+from consumers.pipelines import readiness
 from ledger import Ledger
-from ledger.project_state import LSMChannelState, LSMProjectState, LSMStateService, LSMStripState
+from ledger.pipelines import LSMChannelState, LSMProjectState, LSMStateService, LSMStripState
 from tests.consumers import oracle
 
 

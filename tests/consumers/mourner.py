@@ -6,7 +6,7 @@ from typing import Any
 
 from consumers import Answer, Reactor
 from ledger import Ledger, Recorded
-from ledger.store.positions import Positions
+from ledger.log.readers import Positions
 from tests.lamp import LampBroke, LampMade, LampRead
 
 

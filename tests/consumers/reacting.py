@@ -6,7 +6,7 @@ import logging
 import sys
 
 import ledger
-from consumers.project_state import readiness
+from consumers.pipelines import readiness
 
 if __name__ == "__main__":
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)

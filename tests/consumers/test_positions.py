@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import psycopg
@@ -12,43 +12,27 @@ from psycopg import errors as pg
 import ledger
 from consumers import Reactor
 from ledger import Cursor, Ledger, SchemaMismatch
-from ledger.store import install
-from ledger.store.positions import Positions
+from ledger.log import sql as scripts
+from ledger.log.readers import SQL as READERS
+from ledger.log.readers import Positions
+from ledger.log.sql import run
 from tests.lamp import LampRead
-from tests.store.test_install import described
 
 Connection = psycopg.Connection[Any]
-OLDER = """
-    SET LOCAL ROLE ledger_owner; SET LOCAL search_path = ledger;
-    DROP TABLE readers; DROP FUNCTION keep_position; DROP FUNCTION forget_position;
-    DROP TABLE leases, workers, rates, elections;
-    DROP TABLE view_parked, view_copies, views, moves, sets, level_facts, levels;
-    DELETE FROM migrations WHERE number > 1;
-"""
 
 
-@pytest.fixture
-def older(connection: Connection, log: Ledger) -> list[str]:
-    """Makes the ledger one of before; what it was."""
-    now = described(connection, "ledger")
+def test_a_connect_that_may_create_brings_up_an_older_ledger(
+    log: Ledger, dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log.append("a", LampRead())
-    with connection.transaction():
-        connection.execute(OLDER)
-    return now
-
-
-def test_a_ledger_of_before_is_brought_up(older: list[str], dsn: str, connection: Connection) -> None:
-    with pytest.raises(SchemaMismatch, match="the ledger is at schema 1, this code at"):
+    known = scripts.migrations()
+    text = cast("Any", "ALTER TABLE readers ADD COLUMN hue text;")
+    newer = scripts.Script(known[-1].number + 1, "hue", text)
+    monkeypatch.setattr(scripts, "migrations", lambda: [*known, newer])
+    with pytest.raises(SchemaMismatch, match="the ledger is at schema 1, this code at 2"):
         ledger.connect(dsn)
-    install.init(connection)
-    assert described(connection, "ledger") == older
-    with ledger.connect(dsn) as log:
-        assert Reactor(log, "x", lambda event: []).catch_up() == 1
-
-
-def test_a_connect_that_may_create_brings_it_up_itself(older: list[str], dsn: str) -> None:
-    with ledger.connect(dsn, create=True) as log:
-        assert Reactor(log, "x", lambda event: []).catch_up() == 1
+    with ledger.connect(dsn, create=True) as brought:
+        assert Reactor(brought, "x", lambda event: []).catch_up() == 1
 
 
 def test_a_writer_keeps_positions_by_the_function_only(
@@ -58,7 +42,11 @@ def test_a_writer_keeps_positions_by_the_function_only(
     for role, may in (("ledger_writer", True), ("ledger_reader", False), ("ledger_eraser", False)):
         with psycopg.connect(admin_dsn, autocommit=True) as they:
             they.execute(f"SET ROLE {role}")  # type: ignore[call-overload]
-            for call in (f"keep_position('y', '{Cursor(log.identity.ledger)}')", "forget_position('y')"):
+            for call in (
+                f"keep_position('y', '{Cursor(log.identity.ledger)}')",
+                "forget_position('y')",
+                "retry_parked('y', NULL)",
+            ):
                 if may:
                     they.execute(f"SELECT ledger.{call}")  # type: ignore[call-overload]
                     continue
@@ -80,5 +68,6 @@ def test_a_cursor_of_another_ledger_replaces_what_was_kept(log: Ledger) -> None:
     """It can only be there by hand; a reactor refuses such a position before it keeps one."""
     positions, other = Positions(log), Cursor(uuid4(), 100, "ab")
     for cursor in (other, Cursor(log.identity.ledger, 5, "ab")):
-        positions.keep("x", cursor)
+        with log.reader() as connection:
+            run(connection, log.schema, READERS.keep_position, reader="x", cursor=str(cursor))
         assert positions.kept("x") == cursor

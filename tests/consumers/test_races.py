@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 import ledger
-from consumers.project_state import readiness
+from consumers.pipelines import readiness
 from ledger import Ledger
-from ledger.project_state import LSMChannelState, LSMProjectState, LSMSliceState, LSMStripState
+from ledger.pipelines import LSMChannelState, LSMProjectState, LSMSliceState, LSMStripState
 from tests.consumers.conftest import Lab
 from tests.faults.conftest import ROOT, eventually
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from consumers.project_state import readiness
+from consumers.pipelines import readiness
 from ledger import BadInput, Body, Ledger, acting
-from ledger.project_state import LSMChannelId, LSMChannelState, LSMProjectState, LSMStripState
-from ledger.project_state.readiness import LSMChannelReadiness, LSMChannelReady
+from ledger.pipelines import (
+    LSMChannelId,
+    LSMChannelReadiness,
+    LSMChannelReady,
+    LSMChannelState,
+    LSMProjectState,
+    LSMStripState,
+)
 from tests.consumers.conftest import Lab
 
 READY = "lsm.channel.ready/p/1/1"

@@ -6,13 +6,14 @@ import random
 
 import pytest
 
-from consumers.project_state import NAME, Readiness
+from consumers.pipelines import NAME, Readiness
 from consumers.reactor import Reactor
 from ledger import Ledger
-from ledger.project_state import LSMStripState
-from ledger.project_state.readiness import GATES
+from ledger.pipelines import LSM, OCT, LSMStripState
 from tests.consumers import oracle
 from tests.consumers.conftest import Lab
+
+GATES = (*LSM.gates, *OCT.gates)
 
 
 def live(lab: Lab, seed: int, steps: int) -> None:
@@ -60,7 +61,7 @@ def test_restarted_at_every_event_or_with_no_memory_it_records_the_same(
     if seed == 0:
         reaction = Readiness(log, GATES, {}, most=1)
         Reactor(log, NAME, reaction, topics=reaction.topics).catch_up()
-        assert len(reaction._families) == 1
+        assert len(reaction._sets) == 1
     elif seed == 1:
         cold = frozenset(Readiness(log, GATES, {}).topics)
         Reactor(log, NAME, lambda event: Readiness(log, GATES, {})(event), topics=cold).catch_up()

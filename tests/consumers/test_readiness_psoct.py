@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from consumers.project_state import readiness
+from consumers.pipelines import readiness
 from ledger import Ledger
-from ledger.project_state import OCTMosaicId, OCTSliceId, OCTStateService
-from ledger.project_state.readiness import OCTMosaicReadiness, OCTSliceReadiness
+from ledger.pipelines import OCTMosaicId, OCTMosaicReadiness, OCTSliceId, OCTSliceReadiness, OCTStateService
 
 
 class OCTLab:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from consumers import machines
-from consumers.machines import Figures, Timeouts
+from consumers import timeouts
+from consumers.timeouts import TimeoutCounts, Timeouts
 from ledger import BadInput, Ledger, SchemaMismatch
-from ledger.append import append_of
 from ledger.errors import InvalidTransition, TransitionConflict
-from projections.in_state import InState
-from projections.views.attaching import attach
-from projections.views.projector import Projector
+from ledger.log.append import append_of
+from projections.engine.attach import attach
+from projections.engine.projector import Projector
+from projections.views.in_state import InState
 from tests.consumers.claims import DOORS, LONG, SOON, Claim, Reason, eventually, hold, machine, state
 
 
@@ -33,8 +33,8 @@ def test_what_is_due_is_moved_and_nothing_else(kept: Ledger) -> None:
     Claim(kept, "done").move("done")
     hold(kept, "7")
     runner = Timeouts(kept, [Claim])
-    assert runner.run_once() == Figures(moved=1)
-    assert runner.run_once() == Figures()  # it is late now, for an hour
+    assert runner.run_once() == TimeoutCounts(moved=1)
+    assert runner.run_once() == TimeoutCounts()  # it is late now, for an hour
     assert [state(kept, name) for name in ("7", "done", "open")] == ["late", "done", "open"]
     first, last = kept.read("timed_claim/7")
     assert last.meta.command == "timeout:timed_claim/7:1:late"
@@ -47,14 +47,14 @@ def test_the_earliest_that_is_not_refused_is_taken(kept: Ledger) -> None:
     hold(kept, "never late", "never late, never lost", "7")
     time.sleep(SOON.total_seconds())
     runner, eager = (Timeouts(kept, [Claim], again=again) for again in (3600, 0))
-    assert runner.run_once() == Figures(moved=2, refused=1)
-    assert runner.run_once() == Figures(waiting=1)
+    assert runner.run_once() == TimeoutCounts(moved=2, refused=1)
+    assert runner.run_once() == TimeoutCounts(waiting=1)
     assert [state(kept, name) for name in ("never late", "never late, never lost", "7")] == [
         "lost", "held", "late",
     ]  # fmt: skip
-    assert [eager.run_once(), eager.run_once()] == [Figures(refused=1)] * 2
+    assert [eager.run_once(), eager.run_once()] == [TimeoutCounts(refused=1)] * 2
     Claim(kept, "never late, never lost").move("open")
-    assert runner.run_once() == Figures()
+    assert runner.run_once() == TimeoutCounts()
 
 
 def test_who_was_refused_is_asked_again_when_its_next_transition_is_due(kept: Ledger) -> None:
@@ -71,17 +71,17 @@ def test_the_head_decides_and_not_the_view(log: Ledger) -> None:
     Claim(log, "away").move("done")
     for to_state in ("open", "held"):
         Claim(log, "back").move(to_state)
-    assert Timeouts(log, [Claim]).run_once() == Figures(moved=1, gone=2)
+    assert Timeouts(log, [Claim]).run_once() == TimeoutCounts(moved=1, gone=2)
     assert [state(log, name) for name in ("away", "back", "7")] == ["done", "held", "late"]
     Projector(log, [InState()]).catch_up()
-    eventually(lambda: Timeouts(log, [Claim]).run_once() == Figures(moved=1))
+    eventually(lambda: Timeouts(log, [Claim]).run_once() == TimeoutCounts(moved=1))
 
 
 def test_who_moves_while_its_guard_is_asked_is_not_moved(kept: Ledger) -> None:
     hold(kept, "7", "8")
     DOORS["7"] = lambda: Claim(kept, "7").move("done")
     try:
-        assert Timeouts(kept, [Claim]).run_once() == Figures(moved=1, gone=1)
+        assert Timeouts(kept, [Claim]).run_once() == TimeoutCounts(moved=1, gone=1)
     finally:
         DOORS.clear()
     assert (state(kept, "7"), state(kept, "8")) == ("done", "late")
@@ -98,7 +98,7 @@ def test_what_fails_is_named_and_the_others_go_on(kept: Ledger) -> None:
     hold(kept, "deaf 1", "7", "deaf 2")
     runner = Timeouts(kept, [Claim])
     figures = runner.run_once()
-    assert figures == Figures(moved=1, failed=2)
+    assert figures == TimeoutCounts(moved=1, failed=2)
     assert [(failure.stream, failure.to_state) for failure in figures.failures] == [
         ("timed_claim/deaf 1", "late"), ("timed_claim/deaf 2", "late"),
     ]  # fmt: skip
@@ -109,14 +109,14 @@ def test_what_fails_is_named_and_the_others_go_on(kept: Ledger) -> None:
 
 def test_those_of_one_moment_are_all_found(kept: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given more objects of one append, so of one time, than are looked up at once; then none is missed."""
-    monkeypatch.setattr(machines, "PAGE", 2)
+    monkeypatch.setattr(timeouts, "PAGE", 2)
     Claim(kept, "first").move("held")
     streams = [Claim.streams()(f"{number}") for number in range(5)]
     for stream in streams:
         stream.record(stream.MOVED(from_state="open", to_state="held"))
     kept.append_all([append_of(stream) for stream in streams])
     hold(kept, "last")
-    assert Timeouts(kept, [Claim]).run_once() == Figures(moved=7)
+    assert Timeouts(kept, [Claim]).run_once() == TimeoutCounts(moved=7)
 
 
 def test_functions_are_called_with_the_object_that_the_machine_makes(kept: Ledger) -> None:

@@ -8,11 +8,11 @@ import time
 import pytest
 
 import ledger
-from consumers.machines import Figures, Timeouts
+from consumers.timeouts import TimeoutCounts, Timeouts
 from ledger import Ledger, ServerUnavailable
 from ledger.errors import NoPermission
-from projections.in_state import InState
-from projections.views.attaching import attach
+from projections.engine.attach import attach
+from projections.views.in_state import InState
 from tests.consumers.claims import DOORS, LONG, Claim, eventually, hold, machine, running, state
 
 
@@ -26,7 +26,7 @@ def kept(log: Ledger) -> Ledger:
 def test_two_runners_at_once_move_each_object_once(kept: Ledger, dsn: str) -> None:
     """Given thirty claims and two runners, each with a ledger of its own; then each claim is late, once."""
     claims = [f"{n}" for n in range(30)]
-    seen: list[Figures] = []
+    seen: list[TimeoutCounts] = []
     with ledger.connect(dsn, actor="other") as other:
         runners = [Timeouts(one, [Claim], longest_pause=0.01) for one in (kept, other)]
         with running(runners[0], seen.append), running(runners[1], seen.append):
@@ -45,7 +45,7 @@ def test_runners_that_decide_in_the_same_moment_move_it_once(kept: Ledger, dsn: 
     DOORS["7"] = both.wait
     try:
         with ledger.connect(dsn, actor="other") as other:
-            found: list[Figures] = []
+            found: list[TimeoutCounts] = []
             threads = [
                 threading.Thread(target=lambda one=one: found.append(Timeouts(one, [Claim]).run_once()))
                 for one in (kept, other)
@@ -63,12 +63,12 @@ def test_runners_that_decide_in_the_same_moment_move_it_once(kept: Ledger, dsn: 
 
 def test_it_runs_until_it_is_stopped_and_sees_what_comes(kept: Ledger) -> None:
     """Given a runner that may pause for long; then what is recorded meanwhile is moved when it is due."""
-    seen: list[Figures] = []
+    seen: list[TimeoutCounts] = []
     with running(Timeouts(kept, [Claim], longest_pause=60), seen.append):
         for claim in ("1", "2"):
             Claim(kept, claim).move("held")
             eventually(lambda: state(kept, claim) == "late")  # noqa: B023
-    assert sum(seen, Figures()).moved == 2
+    assert sum(seen, TimeoutCounts()).moved == 2
 
 
 def test_it_pauses_until_the_next_is_due(kept: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,11 +88,11 @@ def test_it_pauses_until_the_next_is_due(kept: Ledger, monkeypatch: pytest.Monke
 
 
 def test_a_server_that_goes_away_is_waited_for(kept: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a server that is away for two looks; then it goes on; for longer than the patience, it ends."""
+    """Given a server that is away for two looks; then it goes on; for longer than the timeout, it ends."""
     runner, away = Timeouts(kept, [Claim]), [1, 1]
     run_once = runner.run_once
 
-    def look(stop: threading.Event | None = None) -> Figures:
+    def look(stop: threading.Event | None = None) -> TimeoutCounts:
         if away:
             away.pop()
             raise ServerUnavailable("away")
@@ -102,13 +102,13 @@ def test_a_server_that_goes_away_is_waited_for(kept: Ledger, monkeypatch: pytest
     hold(kept, "7")
     with running(runner):
         eventually(lambda: state(kept, "7") == "late")
-    monkeypatch.setattr(kept.connections, "patience", 0.1)
+    monkeypatch.setattr(kept.pool, "timeout", 0.1)
     away += [1] * 1000
     with pytest.raises(ServerUnavailable):
         runner.run()
     away.clear()
 
-    def forbidden(stop: threading.Event | None = None) -> Figures:
+    def forbidden(stop: threading.Event | None = None) -> TimeoutCounts:
         raise NoPermission("no")
 
     monkeypatch.setattr(runner, "run_once", forbidden)

@@ -1,4 +1,4 @@
-"""What every keeper of moves owes, wherever it keeps them: the port `Keeper` of machines as tests."""
+"""What every keeper of moves owes, wherever it keeps them: the port `Backend` of machines as tests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pytest
 
 import ledger
 from ledger import CommandReused, Ledger, TransitionConflict
-from ledger.machines import MachineStream, Transition
+from ledger.embedded import Embedded
+from ledger.machines import Transition
+from ledger.machines.backends import Backend, Calls
 from ledger.machines.definition import Edge
-from ledger.machines.keeping import Calls, Keeper
-from ledger.machines.moving import NOTHING, news
-from ledger.store.embedded import Embedded
+from ledger.machines.move import NOTHING, record_move
+from ledger.machines.transition import MachineStream
 from tests.machines.payments import Payment
 
 T = TypeVar("T")
@@ -37,23 +38,30 @@ def brief(moves: list[Transition]) -> list[tuple[int, str | None, str]]:
 
 
 class Kept:
-    """One object and its keeper: `acting` gives the keeper, and at the end all is committed."""
+    """One object and its keeper: `acting` gives the keeper, and at the end all is committed.
+
+    other: of a competitor. anew: the keeper of a machine that a callback makes. cousin: of another object.
+    """
 
     def __init__(
         self,
-        acting: Callable[[], AbstractContextManager[Keeper]],
-        other: Callable[[], AbstractContextManager[Keeper]],
+        acting: Callable[[], AbstractContextManager[Backend]],
+        other: Callable[[], AbstractContextManager[Backend]],
+        anew: Callable[[], Backend],
+        cousin: Callable[[], Backend],
+        anew_after_commit: Callable[[], Backend] | None = None,
     ) -> None:
-        self.acting, self.other = acting, other
+        self.acting, self.other, self.anew, self.cousin = acting, other, anew, cousin
+        self.anew_after_commit = anew_after_commit or anew
 
-    def do(self, act: Callable[[Keeper], T]) -> T:
+    def do(self, act: Callable[[Backend], T]) -> T:
         with self.acting() as keeper:
             return act(keeper)
 
     def history(self) -> list[Transition]:
         return self.do(lambda keeper: keeper.history())
 
-    def seen(self, move: Transition, keeper: Keeper) -> int:
+    def seen(self, move: Transition, keeper: Backend) -> int:
         """How many moves a callback sees that asks where it was told to ask."""
         if move.connection is None:
             return len(keeper.history())
@@ -64,11 +72,11 @@ class Kept:
 
 def decide(stream: MachineStream, to: str, **metadata: Any) -> MachineStream:
     """A stream with one move as its news."""
-    news(stream, Edge(stream.state.status or "", to), metadata or NOTHING, 0)
+    record_move(stream, Edge(stream.state.status or "", to), metadata or NOTHING, 0)
     return stream
 
 
-def go(to: str, calls: Calls | None = None, **meta: Any) -> Callable[[Keeper], Transition]:
+def go(to: str, calls: Calls | None = None, **meta: Any) -> Callable[[Backend], Transition]:
     """One move, decided on what is there and recorded."""
     return lambda keeper: keeper.record(decide(keeper.load(), to), calls or Calls(), **meta)
 
@@ -83,7 +91,7 @@ class KeeperContract:
     def test_nothing_is_there_of_an_object_that_never_moved(self, kept: Kept) -> None:
         with kept.acting() as keeper:
             stream = keeper.load()
-            assert (stream.version, stream.state.status, stream.state.last) == (0, None, None)
+            assert (stream.version, stream.state.status, stream.last) == (0, None, None)
             assert (keeper.history(), keeper.last_to("paid"), keeper.repeated("c", "paid")) == (
                 [],
                 None,
@@ -182,7 +190,7 @@ class KeeperContract:
         assert brief(kept.history()) == [(1, None, "cancelled")]
 
     def test_of_two_that_decided_on_the_same_the_second_is_in_conflict(self, kept: Kept) -> None:
-        def twice(keeper: Keeper) -> None:
+        def twice(keeper: Backend) -> None:
             one, two = decide(keeper.load(), "submitted"), decide(keeper.load(), "cancelled")
             keeper.record(one, Calls())
             keeper.record(two, Calls())
@@ -198,7 +206,7 @@ class KeeperContract:
         def note(_: Transition) -> None:
             called.append("called")
 
-        def beaten(keeper: Keeper) -> None:
+        def beaten(keeper: Backend) -> None:
             stream = decide(keeper.load(), "submitted")
             with kept.other() as another:
                 go("cancelled")(another)
@@ -222,7 +230,7 @@ class KeeperContract:
 
 
 @contextmanager
-def just(keeper: Keeper) -> Iterator[Keeper]:
+def just(keeper: Backend) -> Iterator[Backend]:
     """A keeper that commits each move by itself."""
     yield keeper
 

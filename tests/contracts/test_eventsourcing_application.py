@@ -30,7 +30,7 @@ class EventCounters(LedgerTrackingRecorder, projection_suites.EventCountersView)
     """A view in a table of its own, which commits together with its tracking."""
 
     def create_table(self) -> None:
-        with self.ledger.connections.connection() as connection:
+        with self.ledger.pool.connection() as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS counters (name text PRIMARY KEY, events bigint NOT NULL)"
             )

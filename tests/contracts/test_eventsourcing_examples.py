@@ -21,7 +21,7 @@ from eventsourcing.projection import Projection, ProjectionRunner
 from eventsourcing.system import MultiThreadedRunner, NewMultiThreadedRunner, SingleThreadedRunner, System
 
 import ledger
-from ledger.store.embedded import Embedded
+from ledger.embedded import Embedded
 from ledger.store.recorders import LedgerTrackingRecorder
 from tests.contracts.savings import Account, Savings, Total, Totals
 
@@ -88,7 +88,9 @@ def test_applications_of_one_database_do_not_see_each_other(savings: Savings, ds
     with psycopg.connect(dsn) as connection:
         found = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'ledger%'").fetchall()
     ledgers = {"ledger", "ledger_savings", "ledger_totals"}
-    assert {name for (name,) in found} == ledgers | {f"{name}_views" for name in ledgers}
+    assert {name for (name,) in found} == ledgers | {
+        f"{name}_{what}" for name in ledgers for what in ("views", "effects")
+    }
 
 
 def test_an_applications_log_is_a_ledger(savings: Savings, dsn: str) -> None:
@@ -117,7 +119,7 @@ class Sums(LedgerTrackingRecorder):
     """What was put in, in a table of its own."""
 
     def create_table(self) -> None:
-        with self.ledger.connections.connection() as connection:
+        with self.ledger.pool.connection() as connection:
             connection.execute("CREATE TABLE IF NOT EXISTS sums (owner uuid PRIMARY KEY, amount bigint)")
 
     def add(self, owner: UUID, amount: int, tracking: Tracking) -> None:

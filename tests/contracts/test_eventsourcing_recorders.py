@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.errors import BadName
+from ledger.log.cursor import Checkpoint
+from ledger.log.install import checked_schema
 from ledger.store.factory import LedgerFactory, schema_of
-from ledger.store.install import checked_schema
 from ledger.store.recorders import LedgerProcessRecorder
 from tests.contracts.saves import events, versions
 
@@ -111,17 +112,20 @@ def test_nothing_is_read_past_an_open_append(
         recorder.insert_events(events(uuid4(), 1))
         assert [n.id for n in recorder.select_notifications(1, 10)] == [1]
         assert recorder.max_notification_id() == 1
-        assert recorder.follow(0, (), 10)[1] == 1
+        checkpoint = Checkpoint(recorder.ledger.identity.ledger)
+        recorder.follow(checkpoint, (), 10)
+        assert checkpoint.position == 1
     recorder.insert_events(events(uuid4(), 1))
     assert recorder.max_notification_id() == 4
 
 
 def test_a_subscription_to_a_rare_topic_does_not_read_the_log_again(recorder: LedgerProcessRecorder) -> None:
     recorder.insert_events(events(uuid4(), *range(1, 101), topic="common"))
-    assert recorder.follow(0, ["rare"], 10) == ([], 100)
+    checkpoint = Checkpoint(recorder.ledger.identity.ledger)
+    assert (recorder.follow(checkpoint, ["rare"], 10), checkpoint.position) == ([], 100)
     recorder.insert_events(events(uuid4(), 1, topic="rare"))
-    page, after = recorder.follow(100, ["rare"], 10)
-    assert ([n.id for n in page], after) == ([101], 101)
+    page = recorder.follow(checkpoint, ["rare"], 10)
+    assert ([n.id for n in page], checkpoint.position) == ([101], 101)
 
 
 def test_a_waiting_subscription_stops_promptly(recorder: LedgerProcessRecorder) -> None:

@@ -11,9 +11,10 @@ import pytest
 from psycopg.pq import TransactionStatus
 
 from ledger import Ledger
-from ledger.machines.keeping import InLedger, InMemory, InTransaction, Keeper
-from ledger.store.embedded import Embedded
+from ledger.embedded import Embedded
+from ledger.machines.backends import Backend, MemoryBackend, backend_at
 from tests.contracts.machines import NUMBERS, STREAM, KeeperContract, Kept, just, ledger_of_its_own
+from tests.contracts.nested_moves import NestedMovesContract
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +28,33 @@ def key() -> tuple[str]:
     return (f"PM{next(NUMBERS)}",)
 
 
-class TestInLedger(KeeperContract):
+class Here:
+    """The backend of an object wherever it is used, as a machine chooses it at each use."""
+
+    def __init__(self, place: Any, key: tuple[str]) -> None:
+        self._place, self._key = place, key
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(backend_at(self._place, STREAM, self._key), name)
+
+
+def cousin_in(log: Ledger) -> Backend:
+    """Another object."""
+    return Here(log, (f"PM{next(NUMBERS)}",))
+
+
+class TestInLedger(KeeperContract, NestedMovesContract):
     @pytest.fixture
     def kept(self, shared: tuple[Ledger, str], key: tuple[str]) -> Kept:
-        keeper = InLedger(shared[0], STREAM, key)
-        return Kept(lambda: just(keeper), lambda: just(InLedger(shared[0], STREAM, key)))
+        keeper = Here(shared[0], key)
+
+        def anew() -> Backend:
+            return Here(shared[0], key)
+
+        return Kept(lambda: just(keeper), lambda: just(anew()), anew, lambda: cousin_in(shared[0]))
 
 
-class TestInTransaction(KeeperContract):
+class TestInTransaction(KeeperContract, NestedMovesContract):
     @pytest.fixture(params=[True, False], ids=["autocommit", "transactional"])
     def users(
         self, shared: tuple[Ledger, str], request: pytest.FixtureRequest
@@ -47,16 +67,25 @@ class TestInTransaction(KeeperContract):
         log, _ = shared
 
         @contextmanager
-        def acting() -> Iterator[Keeper]:
+        def acting() -> Iterator[Backend]:
             with log.transaction(users) as joined:
-                yield InTransaction(joined, STREAM, key)
+                yield Here(joined, key)
             assert users.info.transaction_status == TransactionStatus.IDLE
 
-        return Kept(acting, lambda: just(InLedger(log, STREAM, key)))
+        def anew() -> Backend:
+            return Here(log, key)
+
+        return Kept(acting, lambda: just(anew()), anew, lambda: cousin_in(log))
 
 
-class TestInMemory(KeeperContract):
+class TestInMemory(KeeperContract, NestedMovesContract):
     @pytest.fixture
     def kept(self, key: tuple[str]) -> Kept:
-        keeper = InMemory(STREAM, key)
-        return Kept(lambda: just(keeper), lambda: just(keeper))
+        keeper = MemoryBackend(STREAM, key)
+        return Kept(
+            lambda: just(keeper),
+            lambda: just(keeper),
+            lambda: MemoryBackend(STREAM, key),
+            lambda: MemoryBackend(STREAM, (f"PM{next(NUMBERS)}",)),
+            lambda: keeper,
+        )

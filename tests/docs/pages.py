@@ -1,7 +1,7 @@
 """The pages of the documentation: which there are, and the blocks of code in each.
 
 A block is run unless `<!-- not run: REASON -->` stands directly above it. `<!-- file: NAME -->` directly
-above a ```python block saves it under that name in the page's folder instead. A ```text block after a
+above a block saves it under that name in the page's folder instead. A ```text block after a
 ```python block is what that prints.
 """
 
@@ -51,7 +51,8 @@ def blocks(text: str) -> Iterator[Block]:
 
 def runnable(page: Path) -> list[Block]:
     """The blocks of a page that a reader would run, and what they print."""
-    found = [block for block in blocks(page.read_text(encoding="utf-8")) if block.kind in RUNNABLE]
+    every = blocks(page.read_text(encoding="utf-8"))
+    found = [block for block in every if block.kind in RUNNABLE or block.mark == "file"]
     return found if any(block.kind != "text" for block in found) else []
 
 

@@ -44,13 +44,12 @@ class Player:
     def play(self) -> None:
         """Run every block that is not marked."""
         for block in runnable(self.page):
-            if block.mark != "not run":
+            if block.mark == "file":
+                Path(block.value).write_text(block.text, encoding="utf-8")
+            elif block.mark != "not run":
                 getattr(self, f"_{block.kind}")(block)
 
     def _python(self, block: Block) -> None:
-        if block.mark == "file":
-            Path(block.value).write_text(block.text, encoding="utf-8")
-            return
         place = f"{self.page.name} line {block.line}"
         linecache.cache[place] = (len(block.text), None, block.text.splitlines(keepends=True), place)
         out = io.StringIO()

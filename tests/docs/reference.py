@@ -1,7 +1,7 @@
 """The pages under docs/reference that are made from the code; `python -m tests.docs.reference` writes them.
 
 events.md from the event classes, tables.md from the SQL files and the catalog (tables.py), python.md from the
-packages' `__all__`, errors.md from ledger/errors.py, cli.md from the commands (gateway/reference.py).
+packages' `__all__`, errors.md from ledger/errors.py, cli.md from the commands (gateway/cli/reference.py).
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from typing import Any
 
 import psycopg
 
-from gateway.reference import reference as cli
-from gateway.refusals import code_of
-from gateway.session import DOMAINS
+from gateway.cli.error_report import code_of
+from gateway.cli.reference import reference as cli
+from gateway.cli.session import DOMAINS
 from ledger import errors
-from ledger.event import TOPICS, Event
-from ledger.store.embedded import throwaway
-from ledger.store.install import init
+from ledger.domain.event import Event
+from ledger.domain.known import KNOWN
+from ledger.embedded import throwaway
+from ledger.log.install import init
 from tests.docs.markdown import MADE, first_line, row, table
 from tests.docs.pages import ROOT
 from tests.docs.tables import tables
 
 FOLDER = ROOT / "docs" / "reference"
 PACKAGES = (
-    "ledger", "ledger.project_state", "ledger.machines", "ledger.jobs", "ledger.exchange", "projections",
-    "projections.sql", "projections.audit", "projections.verify", "projections.folding",
-    "projections.time_travel", "projections.project_state", "projections.machines", "projections.jobs",
+    "ledger", "ledger.domain", "ledger.pipelines", "ledger.machines", "ledger.jobs", "ledger.exchange",
+    "projections", "projections.views", "projections.audit", "projections.verify",
+    "projections.time_travel", "projections.pipelines", "projections.machines", "projections.jobs",
     "consumers", "consumers.jobs", "consumers.prefect_flows",
-    "ledger.store", "ledger.store.embedded", "ledger.store.health", "ledger.store.sql",
+    "ledger.store", "ledger.embedded",
 )  # fmt: skip
 
 Connection = psycopg.Connection[Any]
@@ -47,7 +48,9 @@ def events() -> str:
     """Every topic that the shipped domains record, with its fields."""
     for domain in DOMAINS:
         importlib.import_module(domain)
-    ours = {topic: kind for topic, kind in sorted(TOPICS.items()) if kind.__module__.startswith("ledger.")}
+    ours = {
+        topic: kind for topic, kind in sorted(KNOWN.events.items()) if kind.__module__.startswith("ledger.")
+    }
     parts = [
         "# Events\n", MADE,
         "Every topic that the domains of this package record. A topic is permanent; its fields only grow.\n"
@@ -103,6 +106,8 @@ def _entry(name: str, value: Any) -> str:
         return f"{shown}\n{table('member', 'what it is', rows=members)}" if members else shown
     if inspect.isfunction(value):
         return f"### {name}\n\n`{name}{_signature(value)}`\n\n{first_line(value)}\n"
+    if inspect.ismodule(value):
+        return f"### {name}\n\n{first_line(value)}\n"
     return f"### {name}\n\n{_constant(value)}\n"
 
 

@@ -5,11 +5,11 @@ SKIPPED = [
     ("docs/how-to/embedded-server.md", "it would stop the server of these tests"),
     (
         "docs/how-to/run-the-projector.md",
-        "it goes on until it is stopped; tests/gateway/test_viewing.py runs it",
+        "it goes on until it is stopped; tests/gateway/test_views.py runs it",
     ),
     (
         "docs/how-to/run-the-projector.md",
-        "the view lives in this page only; tests/gateway/test_viewing.py runs it",
+        "the view lives in this page only; tests/gateway/test_views.py runs it",
     ),
     ("docs/how-to/run-workers.md", "it goes on until it is stopped; the block below runs it"),
     ("docs/how-to/look-at-the-past.md", "the name of the database is yours"),
@@ -27,8 +27,9 @@ SKIPPED = [
     * 5,
     *[("docs/how-to/use-with-prefect.md", "it is what the block above prints")] * 3,
     (
-        "docs/how-to/use-your-own-postgres.md",
-        "it needs another server; tests/faults/test_restore.py restores into one",
+        "docs/how-to/operate-a-ledger.md",
+        "it needs another server; tests/faults/test_restore_by_the_page.py runs it there",
     ),
+    *[("docs/how-to/install.md", "it installs packages")] * 2,
     ("docs/tutorial.md", "it installs packages"),
 ]

@@ -11,7 +11,7 @@ import psycopg
 from tests.docs.markdown import MADE, row, table
 from tests.docs.pages import ROOT
 
-SQL = ROOT / "ledger" / "store" / "sql"
+SQL = ROOT / "ledger" / "log" / "sql"
 
 OTHERWISE = {
     "migrations": "Which numbered migrations were applied, and when.",
@@ -30,7 +30,8 @@ Connection = psycopg.Connection[Any]
 def tables(connection: Connection) -> str:
     """Tables, sequence, triggers and functions of the ledger in schema `ledger`, with what the SQL says."""
     said = _comments(
-        (SQL / "schema.sql").read_text(encoding="utf-8"), r"CREATE (?:UNLOGGED )?(?:TABLE|SEQUENCE) (\w+)"
+        (SQL / "migrations" / "0001_tables.sql").read_text(encoding="utf-8"),
+        r"CREATE (?:UNLOGGED )?(?:TABLE|SEQUENCE) (\w+)",
     )
     parts = [
         "# Tables and functions\n", MADE,

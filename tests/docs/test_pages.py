@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from ledger.store.embedded import Embedded
+from ledger.embedded import Embedded
 from tests.docs.matching import matches
 from tests.docs.pages import ROOT, anchors, blocks, links, name_of, pages, runnable
 from tests.docs.skipped import SKIPPED
@@ -44,7 +46,7 @@ def reader(postgres: Embedded, dsn: str, admin: str, tmp_path: Path) -> dict[str
     tools.mkdir()
     home.mkdir()
     # -P: as an installed command, `pledger` does not look for modules in the present folder.
-    script = f'PYTHONPATH="$PYTHONPATH:{ROOT}" exec "{sys.executable}" -P -W error -m gateway.cli "$@"'
+    script = f'PYTHONPATH="$PYTHONPATH:{ROOT}" exec "{sys.executable}" -P -W error -m gateway.cli.main "$@"'
     (tools / "pledger").write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     (tools / "pledger").chmod(0o755)
     python = f'PYTHONPATH="$PYTHONPATH:{ROOT}" exec "{sys.executable}" -W error "$@"'
@@ -55,7 +57,8 @@ def reader(postgres: Embedded, dsn: str, admin: str, tmp_path: Path) -> dict[str
         "PATH": os.pathsep.join(found), "HOME": str(home), "LEDGER_HOME": str(home / "ledger"),
         "LEDGER_DSN": dsn, "DOCS_ADMIN_DSN": admin,
         "NO_COLOR": "1", "TERM": "xterm", "TZ": "UTC", "LC_ALL": "C.UTF-8",
-    }  # fmt: skip
+        "PAGER": "cat",  # psql pages what is longer than the screen, and nobody is there to press a key
+    } | {name: os.environ[name] for name in ["PYTHONPYCACHEPREFIX"] if name in os.environ}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -149,3 +152,18 @@ def test_a_page_that_is_wrong_is_caught(
     done = subprocess.run(command, capture_output=True, timeout=60, check=False, **ways)
     assert done.returncode != 0
     assert complaint in done.stderr
+
+
+def test_no_page_installs_what_is_not_to_be_had() -> None:
+    """The package is on no index yet: it is installed from a checkout or from a wheel."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    found = re.compile(rf"pip install '?\"?(\./)?pipeline[-_]ledger\b(?!-{re.escape(version)}-py3)")
+    rooms = ("ledger", "projections", "consumers", "gateway")
+    sources = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
+    wrong = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in [*PAGES.values(), *sources]
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if found.search(line) and "finds nothing" not in line
+    ]
+    assert not wrong, "\n".join(wrong)

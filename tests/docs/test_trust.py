@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from ledger import Body, Exact, Ledger
-from ledger.append import Append
-from ledger.store.sending import send
+from ledger.log.append import Append, send
 
 Connection = psycopg.Connection[Any]
 BODY = Body("note.made", 1, "{}")

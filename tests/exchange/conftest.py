@@ -11,10 +11,12 @@ import pytest
 from psycopg import sql
 
 import ledger
-from gateway.cli import main
+from gateway.cli.main import main
 from ledger import Ledger, Recorded
-from ledger.exchange import Arrival, Format, Imported, Part, Source, export_events, import_file
-from ledger.store.embedded import Embedded
+from ledger.embedded import Embedded
+from ledger.exchange import Part, Source, export_events, import_file
+from ledger.exchange.importer import Imported
+from ledger.exchange.source import Arrival, Format
 from tests.gateway.conftest import Ended
 
 
@@ -52,10 +54,12 @@ def written(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def imported(log: Ledger, path: Path, format: Format, *, dry_run: bool = False) -> Imported:
+def imported(
+    log: Ledger, path: Path, format: Format, *, dry_run: bool = False, name: str | None = None
+) -> Imported:
     """Import one file."""
     with Source.of(path) as source:
-        return import_file(log, source, format, dry_run=dry_run)
+        return import_file(log, source, format, dry_run=dry_run, name=name)
 
 
 def read(path: Path, format: Format) -> list[Arrival]:

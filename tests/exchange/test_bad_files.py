@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,18 +11,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ledger import BadFile, BadInput, Body, Ledger, StreamConflict
-from ledger.exchange import (
-    Dialect,
-    EnvelopeCsv,
-    JsonLines,
-    Mapped,
-    MappedCsv,
-    Source,
-    importing,
-    told_moves,
-    zone_named,
-)
-from ledger.store.declaring import Move
+from ledger.domain.topics import TopicStatus
+from ledger.exchange import Source
+from ledger.exchange.csv_files import Dialect, EnvelopeCsv
+from ledger.exchange.importer import told_statuses, zone_named
+from ledger.exchange.json_lines import JsonLines
+from ledger.exchange.mapping import Mapped, MappedCsv
 from tests.exchange.conftest import events, imported, read
 
 Written = Callable[..., Path]
@@ -37,6 +32,9 @@ GOOD = '{"stream": "a/1", "topic": "a.b", "data": {}}\n'
         ('{"stream": 7, "topic": "a.b", "data": {}}', "stream name 7 must be text"),
         ('{"stream": "a/1", "data": {}}', "`topic` must be text, not null"),
         ('{"stream": "a/1", "topic": "a.b"}', "either `data` or `raw`"),
+        ('{"stream": "a/1", "topic": "a.b", "data": [1]}', "`data` must be an object, such as"),
+        ('{"stream": "a/1", "topic": "a.b", "data": null}', "`data` must be an object, such as"),
+        ('{"stream": "a/1", "topic": "a.b", "data": "x"}', "`data` must be an object, such as"),
         ('{"stream": "a/1", "topic": "a.b", "data": {}, "raw": {"base64": ""}}', "exactly one"),
         ('{"stream": "a/1", "topic": "a.b", "raw": "00ff"}', 'must be {"base64": "…"}'),
         ('{"stream": "a/1", "topic": "a.b", "raw": {"base64": "?"}}', "not base64"),
@@ -91,6 +89,23 @@ def test_bytes_that_are_no_text_are_named(written: Written) -> None:
     assert read(written("mark.jsonl", b"\xef\xbb\xbf" + GOOD.encode()), JsonLines())
 
 
+@pytest.mark.parametrize(
+    "endless", [b"x" * 100_000, b'"' + b"x\n" * 50_000, b'"x\n",' * 30_000, b"x," * 50_000]
+)
+def test_an_endless_row_is_refused_early(
+    written: Written, monkeypatch: pytest.MonkeyPatch, endless: bytes
+) -> None:
+    """Also where it is packed, and a few bytes are gigabytes."""
+    monkeypatch.setattr("ledger.exchange.csv_files.LONGEST", 1000)
+    rows = b"stream,topic,data\n" + b"a/1,a.b,{}\n" * 500
+    for content in (rows + endless, gzip.compress(rows + endless)):
+        with pytest.raises(BadFile, match="the row has more than 1000 characters"):
+            read(written("bad.csv", content), EnvelopeCsv(Dialect()))
+    with pytest.raises(BadFile, match="the title line has more than 1000 characters"):
+        read(written("bad.csv", gzip.compress(endless.replace(b"\n", b""))), EnvelopeCsv(Dialect()))
+    assert len(read(written("good.csv", gzip.compress(rows)), EnvelopeCsv(Dialect()))) == 500
+
+
 def test_an_endless_line_is_refused_early(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ledger.exchange.json_lines.LONGEST", 1000)
     with pytest.raises(BadFile, match="line 1: the line has more than 1000 bytes"):
@@ -110,7 +125,7 @@ def test_versions_must_go_on(log: Ledger, written: Written, monkeypatch: pytest.
     assert "late.jsonl, line 1: the file goes on where" in caught.value.__notes__[0]
     assert caught.value.__notes__[1] == "nothing of the file was recorded"
     assert not events(log)
-    monkeypatch.setattr(importing, "PIECE", 2)
+    monkeypatch.setattr("ledger.exchange.importer.PIECE", 2)
     with pytest.raises(StreamConflict) as caught:
         imported(log, written("gap.jsonl", versions(1, 2, 4, 5)), JsonLines())
     assert "line 3" in caught.value.__notes__[0]
@@ -225,6 +240,6 @@ def test_rows_become_events_with_states(log: Ledger, written: Written) -> None:
     assert (done.recorded, done.streams) == (3, 2)
     assert [event.stream for event in events(log)] == ["scan/1", "scan/2", "scan/1"]
     assert [log.head(name).status for name in ("scan/1", "scan/2")] == ["done", "new"]  # type: ignore[union-attr]
-    assert told_moves(log) == {"scan.recorded": Move(field="state")}
+    assert told_statuses(log) == {"scan.recorded": TopicStatus(field="state")}
     again = imported(log, path, MappedCsv(Dialect(), MAPPED))
     assert (again.recorded, again.there) == (0, 3)

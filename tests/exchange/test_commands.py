@@ -58,7 +58,7 @@ def test_a_refusal_is_one_sentence(pledger: Pledger, written: Written) -> None:
     path = str(written("a.xes", SMALL))
     for arguments, says in (
         ((path,), "say of which category"),
-        ((bad, "--category", "x"), "--category is not for jsonl"),
+        ((bad, "--category", "x"), "--category needs --stream-column, or --key-column"),
         ((str(written("a.csv", "")), "--time-column", "x"), "--time-column needs --stream-column"),
         ((str(written("a.txt", "")),), "say the format of a.txt"),
         ((path, "--format", "yaml"), "there is no format 'yaml'"),

@@ -12,8 +12,10 @@ from time import perf_counter
 import pytest
 
 from ledger import Ledger
-from ledger.exchange import Format, JsonLines, Source, Xes
-from ledger.exchange.importing import _pieces
+from ledger.exchange import Source, Xes
+from ledger.exchange.importer import _pieces
+from ledger.exchange.json_lines import JsonLines
+from ledger.exchange.source import Format
 from tests.exchange.conftest import exported, imported
 from tests.exchange.xes_files import content
 

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from ledger import BadFile, BadInput, Body, Ledger, StreamConflict
-from ledger.exchange import Xes, importing, told_moves
-from ledger.store.declaring import Move
+from ledger.domain.topics import TopicStatus
+from ledger.exchange import Xes
+from ledger.exchange.importer import told_statuses
+from ledger.log.announce import announce_statuses
 from tests.exchange.conftest import events, exported, imported, read
 from tests.exchange.xes_files import SMALL, content, logs
 
@@ -61,7 +63,7 @@ def test_state_actor_and_time_are_where_the_ledger_looks(log: Ledger, written: W
     head = log.head("incident/a%2F1")
     assert head is not None
     assert (head.version, head.status) == (3, "Accepted")
-    assert told_moves(log)["incident.recorded"] == Move(field="state")
+    assert told_statuses(log)["incident.recorded"] == TopicStatus(field="state")
 
 
 def test_equal_names_and_no_names_are_streams_of_their_own(log: Ledger, written: Written) -> None:
@@ -76,7 +78,7 @@ def test_equal_names_and_no_names_are_streams_of_their_own(log: Ledger, written:
 def test_equal_names_are_told_apart_across_pieces(
     log: Ledger, written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "PIECE", 2)
+    monkeypatch.setattr("ledger.exchange.importer.PIECE", 2)
     trace = '<trace><string key="concept:name" value="x"/><event/><event/></trace>'
     path = written("same.xes", f"<log>{trace * 4}</log>")
     imported(log, path, Xes("same", "same"))
@@ -124,7 +126,7 @@ def test_a_dry_run_records_nothing(log: Ledger, written: Written) -> None:
     would = imported(log, path, Xes("incident", "small"), dry_run=True)
     assert (would.events, would.recorded, would.there) == (10, 10, 0)
     assert not events(log)
-    assert not told_moves(log)
+    assert not told_statuses(log)
     imported(log, path, Xes("incident", "small"))
     would = imported(log, path, Xes("incident", "small"), dry_run=True)
     assert (would.recorded, would.there) == (0, 10)
@@ -132,9 +134,7 @@ def test_a_dry_run_records_nothing(log: Ledger, written: Written) -> None:
 
 def test_a_topic_that_leads_elsewhere_is_left_alone(log: Ledger, written: Written) -> None:
     imported(log, written("small.xes", SMALL), Xes("incident", "small"))
-    from ledger.store.declaring import declare_moves
-
-    declare_moves(log, {"lamp.recorded": Move("on")})
+    announce_statuses(log, {"lamp.recorded": TopicStatus("on")})
     with pytest.raises(BadInput, match=r"lamp.recorded leads to the status 'on'"):
         imported(log, written("small.xes", SMALL), Xes("lamp", "small"))
 
@@ -157,7 +157,7 @@ OUTSIDE = '<!DOCTYPE log [<!ENTITY x SYSTEM "file:///etc/hostname">]><log><strin
         ("<html/>", "line 1", "<html> at the beginning is not XES"),
         ("<string key='a' value='b'/>", "line 1", "XES begins with <log>"),
         ("<log><event/></log>", "line 1", "<event> in <log> is not XES"),
-        ("<log><trace>\n<event><foo/></event></trace></log>", "trace 1, event 1, line 2", "<foo> in <event>"),
+        ("<log><trace>\n<event><foo/></event></trace></log>", "trace 1, event 1, line 2", "<foo> is no"),
         (EVENT.format("<int key='a' value='1.5'/>"), "event 1", "a whole number, such as 42"),
         (EVENT.format("<boolean key='a' value='maybe'/>"), "event 1", "true or false"),
         (EVENT.format("<float key='a' value='x'/>"), "event 1", "a number, such as 7.5"),
@@ -165,9 +165,10 @@ OUTSIDE = '<!DOCTYPE log [<!ENTITY x SYSTEM "file:///etc/hostname">]><log><strin
         (EVENT.format("<int key='a'/>"), "event 1", "the int 'a' has no value"),
         (EVENT.format("<string value='a'/>"), "event 1", "<string> has no key"),
         (EVENT.format("<string key='a' value='b' c='d'/>"), "event 1", "<string> has 'c'"),
-        ("<log><trace a='b'/></log>", "line 1", "is not XES"),
-        ("<log><trace><event/><string key='a' value='b'/></trace></log>", "event 1", "of a trace before"),
-        ("<log><trace/><string key='a' value='b'/></log>", "trace 1", "declarations of a log before"),
+        ("<log><trace a='b'/></log>", "line 1", "<trace> has 'a'"),
+        ("<log><trace><event/><string key='a' value='b'/></trace></log>", "event 1", "after the events"),
+        ("<log><trace/><string key='a' value='b'/></log>", "trace 1", "after the traces of its log"),
+        ("<log><trace/><global scope='event'/></log>", "trace 1", "<global> comes too late"),
         (DEEP, "line 1", "nested deeper than 90"),
         (LONG, "trace 1", "more than 1000"),
         (EVENT.format("<date key='time:timestamp' value='2010-03-31T16:59:42'/>"),
@@ -176,7 +177,7 @@ OUTSIDE = '<!DOCTYPE log [<!ENTITY x SYSTEM "file:///etc/hostname">]><log><strin
 )  # fmt: skip
 def test_a_bad_log_is_refused_with_its_place(written: Written, text: str, place: str, says: str) -> None:
     with pytest.raises(BadFile) as caught:
-        read(written("bad.xes", text), Xes("bad", "bad"))
+        read(written("bad.xes", text), Xes("bad", "bad", strict=True))
     said = str(caught.value)
     assert said.startswith("bad.xes, ")
     assert place in caught.value.place
@@ -191,7 +192,7 @@ def test_times_without_offset_are_of_the_zone_that_is_named(written: Written) ->
 
 
 def test_one_endless_tag_is_refused_early(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledger.exchange.xes_reading.LONGEST", 1 << 20)
+    monkeypatch.setattr("ledger.exchange.xes_read.LONGEST", 1 << 20)
     packed = gzip.compress(b"<log><string key='a' value='" + b"x" * (4 << 20))
     with pytest.raises(BadFile, match="more than 1048576 bytes"):
         read(written("endless.xes.gz", packed), Xes("bad", "bad"))
@@ -205,10 +206,10 @@ def test_a_file_that_is_cut_off_is_refused(log: Ledger, written: Written) -> Non
     assert not events(log)
 
 
-def test_what_is_mended_goes_on(log: Ledger, written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "PIECE", 4)
+def test_what_is_repaired_goes_on(log: Ledger, written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger.exchange.importer.PIECE", 4)
     with pytest.raises(BadFile) as caught:
-        imported(log, written("a.xes", SMALL.replace('key="note"', "")), Xes("incident", "a"))
+        imported(log, written("a.xes", SMALL.replace('key="note"', "")), Xes("incident", "a", strict=True))
     assert "the first 4 events of the file are recorded" in caught.value.__notes__[0]
     done = imported(log, written("a.xes", SMALL), Xes("incident", "a"))
     assert (done.there, done.recorded) == (4, 6)

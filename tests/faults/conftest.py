@@ -15,14 +15,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ledger.store.embedded import Embedded
+from ledger import Ledger
+from ledger.embedded import Embedded
+from tests.faults.rewinding import OLD, Backup, append
 
 ROOT = Path(__file__).parents[2]
 CHILD_PATH = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
 CLIENT = """
 import sys
 from pathlib import Path
-from ledger.store.embedded import Embedded
+from ledger import Ledger
+from ledger.embedded import Embedded
+from tests.faults.rewinding import OLD, Backup, append
 
 server = Embedded(Path(sys.argv[1]), durable=False)
 server.acquire(timeout=60)
@@ -142,3 +146,12 @@ def server(old_home: Path) -> Iterator[Embedded]:
 @pytest.fixture
 def home(shelf: Path) -> Path:
     return shelf / "home"
+
+
+@pytest.fixture
+def backup(postgres: Embedded, database: str, log: Ledger) -> Iterator[Backup]:
+    """The log with OLD events, kept for later."""
+    append(log, OLD)
+    saved = Backup(postgres, database)
+    yield saved
+    saved.drop()

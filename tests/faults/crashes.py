@@ -6,7 +6,7 @@ import contextlib
 import select
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ import psutil
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from ledger.store.embedded import Embedded
+from ledger.embedded import Embedded
 from tests.faults.conftest import eventually
 
+READY = b"Z\x00\x00\x00\x05"
+"""How the message begins that ends every answer; a byte with the state of the transaction follows."""
 FLUSHERS = ("walwriter", "background writer", "checkpointer")
 
 
@@ -48,8 +50,9 @@ class Proxy:
     """Stands between libpq and the server's socket, and can lose one exchange.
 
     `lose("answer")`: the next message reaches the server, its answer reaches nobody. `lose("message")`: the
-    next message does not reach the server either. Both ways the connection is then closed. While it is
-    `shut`, nobody can connect.
+    next message does not reach the server either. `lose("end")`: the next answer arrives but for its last
+    message, by which the server says that the transaction is over. Each way the connection is then closed;
+    what is to be done `then` is done before. While it is `shut`, nobody can connect.
     """
 
     def __init__(self, dsn: str, folder: Path) -> None:
@@ -57,7 +60,8 @@ class Proxy:
         self.behind = f"{server['host']}/.s.PGSQL.{server['port']}"
         self.dsn = make_conninfo(dsn, host=str(folder))
         self.before = folder / f".s.PGSQL.{server['port']}"
-        self.lost, self._losing = 0, ""
+        self.lost = 0
+        self.lose("")
         self.open()
 
     def open(self) -> None:
@@ -66,8 +70,8 @@ class Proxy:
         self._listener.listen(20)
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
-    def lose(self, what: str) -> None:
-        self._losing = what
+    def lose(self, what: str, then: Callable[[], object] = lambda: None) -> None:
+        self._losing, self._then = what, then
 
     def shut(self) -> None:
         self.before.unlink()
@@ -91,8 +95,12 @@ class Proxy:
         for source in select.select([client, server], [], [])[0]:
             data = source.recv(65536)
             ended = not data or (source is client and data[:1] == b"X")  # a client's farewell
-            if not ended and self._losing == ("message" if source is client else "answer"):
+            if not ended and self._losing in (("message",) if source is client else ("answer", "end")):
+                if self._losing == "end":
+                    assert data[-6:-1] == READY, "the answer came in pieces"
+                    client.sendall(data[:-6])
                 self._losing, self.lost, ended = "", self.lost + 1, True
+                self._then()
             if ended:
                 return False
             (server if source is client else client).sendall(data)

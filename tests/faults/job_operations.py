@@ -7,9 +7,9 @@ import random
 import signal
 from typing import Any
 
-from consumers.jobs import OperationResult, Registry, RetryLaterError, Session
+from consumers.jobs import OperationContext, OperationResult, Registry, RetryLaterError
 from ledger import Ledger
-from ledger.append import Append, Appended
+from ledger.log.append import Append, Appended
 
 registry = Registry()
 _append_all = Ledger.append_all
@@ -44,7 +44,7 @@ def _raise() -> None:
 
 
 @registry.operation("small")
-def small(session: Session, payload: Any, *, emit: Any) -> OperationResult:
+def small(session: OperationContext, payload: Any, *, emit: Any) -> OperationResult:
     """Say something, and end."""
     emit("small.said", fields={"_progress_current": 1, "_progress_total": 1})
     hurt()
@@ -54,7 +54,7 @@ def small(session: Session, payload: Any, *, emit: Any) -> OperationResult:
 
 
 @registry.operation("spread")
-def spread(session: Session, payload: Any, *, emit: Any) -> OperationResult:
+def spread(session: OperationContext, payload: Any, *, emit: Any) -> OperationResult:
     """Hand out batches, and some child jobs."""
     hurt()
     for n in range(payload["children"]):
@@ -68,7 +68,7 @@ def spread(session: Session, payload: Any, *, emit: Any) -> OperationResult:
 
 
 @registry.operation("part")
-def part(session: Session, payload: Any, *, emit: Any) -> OperationResult:
+def part(session: OperationContext, payload: Any, *, emit: Any) -> OperationResult:
     """Compute; what it comes to is stored by the next step."""
     hurt()
     if unlucky(payload["bad"]):
@@ -77,7 +77,7 @@ def part(session: Session, payload: Any, *, emit: Any) -> OperationResult:
 
 
 @registry.operation("store")
-def store(session: Session, payload: Any, *, emit: Any) -> None:
+def store(session: OperationContext, payload: Any, *, emit: Any) -> None:
     """Store a row, in one transaction with the end of the batch."""
     with session.transaction() as writing:
         row = [session.job_id, session.batch, session.task.token]

@@ -8,8 +8,8 @@ import time
 
 import ledger
 from ledger import BeingBuilt, ServerUnavailable
-from projections.views.projector import Projector
-from projections.views.rebuilding import rebuild
+from projections.engine.projector import Projector
+from projections.engine.rebuild import rebuild
 from tests.faults.tally import watched
 
 
@@ -18,7 +18,7 @@ def main() -> None:
     work = {"projector": project, "rebuilder": build}[sys.argv[1]]
     while True:
         try:
-            with ledger.connect(sys.argv[2], create=False, patience=5) as log:
+            with ledger.connect(sys.argv[2], create=False, timeout=5) as log:
                 print("ready", flush=True)
                 work(log)
         except ServerUnavailable:
@@ -27,7 +27,7 @@ def main() -> None:
 
 def project(log: ledger.Ledger) -> None:
     """Follow with all views, in batches small enough to be killed between any two."""
-    Projector(log, watched(), most=200).run()
+    Projector(log, watched(), batch=200).run()
 
 
 def build(log: ledger.Ledger) -> None:

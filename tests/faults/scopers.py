@@ -20,7 +20,7 @@ from typing import Any
 
 import ledger
 from ledger import NO_LOCKS, StreamConflict
-from ledger.project_state import LSMStateService
+from ledger.pipelines import LSMStateService
 
 
 def hold(service: LSMStateService, what: str, strip: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ledger.domain.known import KNOWN
+from projections.engine.projector import views_named
+from projections.engine.view import View
 from projections.shipped import load
-from projections.views.projector import views_named
-from projections.views.view import VIEWS, View
 
 load()
 
@@ -24,7 +25,7 @@ class Tally(View):
     )
 
 
-SEEN_ONCE = VIEWS.pop("seen_once")
+SEEN_ONCE = KNOWN.views.pop("seen_once")
 """Not among those that this process knows: other tests look at all of these."""
 
 

@@ -16,9 +16,11 @@ from psycopg import sql
 
 import ledger
 from ledger import ANY, NEW, AppendUncertain, Exact, Ledger, ServerUnavailable
-from ledger.store import reading
-from ledger.store.embedded import Embedded, throwaway
-from ledger.store.install import init
+from ledger.embedded import Embedded, throwaway
+from ledger.log import read
+from ledger.log.cursor import Checkpoint
+from ledger.log.install import init
+from ledger.log.sql import run
 from tests.faults.conftest import eventually, make_shelf
 from tests.faults.crashes import Proxy, between, crash, keep_log_in_memory, kill
 from tests.faults.readers import Tail, bound_then_rows, check_order, skipped
@@ -53,7 +55,7 @@ def survive(
 ) -> dict[str, int]:
     """Kill the server again and again under eight writers; check what is left. Returns the figures."""
     dice, kills = random.Random(seed), 0
-    with writing(folder, 8, "Survivor", dsn=log.target.conninfo, seed=seed) as records:
+    with writing(folder, 8, "Survivor", dsn=log.address.conninfo, seed=seed) as records:
         tails = [Tail(log, bound_then_rows, seed=n) for n in range(2)]
         eventually(lambda: all(record.exists() and record.stat().st_size for record in records))
         while rounds(kills):
@@ -107,7 +109,7 @@ def fall_back(server: Embedded, log: Ledger) -> tuple[int, int]:
     """Hand out positions that nobody commits, and crash: the last one before, and the last one after."""
     with (
         psycopg.connect(server.admin_dsn(), autocommit=True) as admin,
-        psycopg.connect(log.target.conninfo) as user,
+        psycopg.connect(log.address.conninfo) as user,
     ):
         log.append("lamp/a", LampRead())
         keep_log_in_memory(admin)
@@ -145,12 +147,12 @@ def test_a_cursor_that_is_the_bound_skips_after_a_crash(hardy: Ledger, fallen: t
 def test_a_bound_that_is_kept_over_a_crash_skips(hardy: Ledger, fallen: tuple[int, int]) -> None:
     """Negative control: `known` is of one life of the server; `Ledger.tail` drops it with its connection."""
     before, after = fallen
-    with psycopg.connect(hardy.target.conninfo) as holder:
+    with psycopg.connect(hardy.address.conninfo) as holder:
         put(hardy, holder, "lamp/late", before - after - 1)
         assert hardy.append("lamp/quick", LampRead()).last_position == before
         assert hardy.bound() == after
         with hardy.reader() as reader:
-            ((kept,),) = reading.query(reader, hardy.schema, "bound", known=before)
+            ((kept,),) = run(reader, hardy.schema, read.SQL.bound, known=before)
         assert [row.position for row in hardy.log(after, kept)] == [before]
         holder.commit()
     assert look(hardy, cursor=before) == []
@@ -158,16 +160,18 @@ def test_a_bound_that_is_kept_over_a_crash_skips(hardy: Ledger, fallen: tuple[in
 
 def test_a_follower_that_lives_on_keeps_no_bound_over_a_crash(durable: Embedded, hardy: Ledger) -> None:
     hardy.append("lamp/a", LampRead())
-    assert len(hardy.tail.read(0, 10)) == 1
+    follower = Checkpoint(hardy.identity.ledger)
+    assert len(hardy.tail.read(follower, 10)) == 1
     before, after = fall_back(durable, hardy)
-    with psycopg.connect(hardy.target.conninfo) as holder:
+    with psycopg.connect(hardy.address.conninfo) as holder:
         put(hardy, holder, "lamp/late", before - after - 1)
         assert hardy.append("lamp/quick", LampRead()).last_position == before
         with pytest.raises(ServerUnavailable):
-            hardy.tail.read(2, 10)
-        assert hardy.tail.read(2, 10) == []
+            hardy.tail.read(follower, 10)
+        assert [row.position for row in hardy.tail.read(follower, 10)] == [2]
+        assert hardy.tail.read(follower, 10) == []
         holder.commit()
-    rows = hardy.tail.read(2, 1000)
+    rows = hardy.tail.read(follower, 1000)
     assert [row.position for row in rows] == list(range(after + 1, before + 1))
 
 
@@ -185,7 +189,7 @@ def proxy(dsn: str) -> Iterator[Proxy]:
 @pytest.fixture
 def far(proxy: Proxy, log: Ledger) -> Iterator[Ledger]:
     """The ledger of `log`, reached through the proxy, with one connection on which all is prepared."""
-    with ledger.connect(proxy.dsn, actor="tester", most=1, patience=3) as far:
+    with ledger.connect(proxy.dsn, actor="tester", max_size=1, timeout=3) as far:
         for command in (None, "warm"):  # each has a prepared statement of its own
             for events in (1, 2):
                 name = f"warm/{command}/{events}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from ledger.embedded import Embedded
 from ledger.errors import ServerUnavailable
-from ledger.store import dsn
-from ledger.store.embedded import Embedded
+from ledger.log import dsn
 
 
 def test_order(monkeypatch: pytest.MonkeyPatch, server: Embedded) -> None:
@@ -17,11 +17,11 @@ def test_order(monkeypatch: pytest.MonkeyPatch, server: Embedded) -> None:
     for name in dsn.LIBPQ_VARIABLES:
         with monkeypatch.context() as patch:
             patch.setenv(name, "somewhere")
-            assert dsn.resolve() == dsn.Target("postgresql://", "postgresql://", name)
+            assert dsn.resolve() == dsn.Address("postgresql://", "postgresql://", name)
     monkeypatch.setenv("PGHOST", "one")
     monkeypatch.setenv("LEDGER_DSN", "host=two")
-    assert dsn.resolve() == dsn.Target("host=two", "host=two", "LEDGER_DSN")
-    assert dsn.resolve("host=three") == dsn.Target("host=three", "host=three", "--dsn")
+    assert dsn.resolve() == dsn.Address("host=two", "host=two", "LEDGER_DSN")
+    assert dsn.resolve("host=three") == dsn.Address("host=three", "host=three", "--dsn")
 
 
 def test_embedded_and_back(monkeypatch: pytest.MonkeyPatch, server: Embedded) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from ledger.embedded import Embedded, reaper, throwaway
+from ledger.embedded.cluster import ROLE
 from ledger.errors import ServerUnavailable
-from ledger.store.embedded import Embedded, reaper, throwaway
-from ledger.store.embedded.cluster import ROLE
 from tests.faults.conftest import CHILD_PATH, Clients, eventually, nothing_runs
 
 
@@ -76,7 +76,7 @@ def test_a_fork_is_a_client_too(server: Embedded) -> None:
     program = """
 import os, sys
 from pathlib import Path
-from ledger.store.embedded import Embedded
+from ledger.embedded import Embedded
 Embedded(Path(sys.argv[1]), durable=False).acquire()
 if os.fork() == 0:
     sys.stdin.read()
@@ -101,7 +101,7 @@ def test_a_process_that_closed_all_its_files_acquires_again(server: Embedded) ->
     program = """
 import os, sys
 from pathlib import Path
-from ledger.store.embedded import Embedded
+from ledger.embedded import Embedded
 server = Embedded(Path(sys.argv[1]), durable=False)
 server.acquire()
 os.closerange(3, 100)
@@ -234,7 +234,7 @@ def test_from_cron_with_closed_files_and_any_umask(home: Path, umask: str) -> No
     words = f'umask {umask}; exec "$0" -c "$1" "$2" <&- >&- 2>&-'
     program = """
 import sys; from pathlib import Path
-from ledger.store.embedded import Embedded
+from ledger.embedded import Embedded
 import psycopg
 server = Embedded(Path(sys.argv[1]), durable=False)
 answer = psycopg.connect(server.acquire()).execute("SELECT 42").fetchone()

@@ -9,14 +9,15 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
-from ledger.errors import ServerUnavailable
-from ledger.store.embedded import Embedded
-from ledger.store.embedded.binaries import candidates, major_of
-from ledger.store.embedded.cluster import ROLE
+from ledger.embedded import Embedded
+from ledger.embedded.binaries import candidates, major_of
+from ledger.embedded.cluster import ROLE
+from ledger.errors import BadInput, ServerUnavailable
 from tests.faults.conftest import CHILD_PATH, eventually, nothing_runs
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a server as another user")
@@ -33,6 +34,16 @@ def permissions(folder: Path) -> list[tuple[int, int, int]]:
     """Mode and owner of a folder and of all above it."""
     stats = [path.stat() for path in (folder, *folder.parents)]
     return [(s.st_mode, s.st_uid, s.st_gid) for s in stats]
+
+
+def test_a_home_is_a_path_or_its_text(tmp_path: Path) -> None:
+    assert Embedded(str(tmp_path)).home == Embedded(tmp_path).home == tmp_path.resolve()
+
+
+@pytest.mark.parametrize("home", [5, "", b"/tmp", True])
+def test_what_is_no_path_is_no_home(home: Any) -> None:
+    with pytest.raises(BadInput, match="must be the path of a folder"):
+        Embedded(home)
 
 
 def serves(server: Embedded) -> bool:
@@ -141,8 +152,8 @@ def test_nothing_of_the_server_runs_as_root(server: Embedded) -> None:
 AS_USER = """
 import os, sys, encodings.idna
 import psycopg
-from ledger.store import dsn
-from ledger.store.embedded.cluster import ROLE
+from ledger.log import dsn
+from ledger.embedded.cluster import ROLE
 uid, sys.executable = int(sys.argv[1]), sys.argv[2]
 os.setgroups([]); os.setgid(uid); os.setuid(uid)
 target = dsn.resolve()

@@ -22,10 +22,10 @@ from psycopg import sql
 
 import ledger
 from ledger import Ledger, ServerUnavailable
+from ledger.embedded import Embedded, throwaway
 from ledger.errors import AppendUncertain
 from ledger.jobs import Jobs
-from ledger.store.embedded import Embedded, throwaway
-from ledger.store.install import init
+from ledger.log.install import init
 from projections.verify import verify
 from tests.faults.conftest import CHILD_PATH, eventually
 from tests.faults.crashes import crash
@@ -133,7 +133,7 @@ class Submitting(threading.Thread):
 @contextmanager
 def at_work(log: Ledger, workers: int, services: int, lease: float) -> Iterator[list[Doomed]]:
     roles = ["worker"] * workers + ["services"] * services
-    doomed = [Doomed(role, log.target.conninfo, lease) for role in roles]
+    doomed = [Doomed(role, log.address.conninfo, lease) for role in roles]
     try:
         yield doomed
     finally:
@@ -202,7 +202,7 @@ def _answers(log: Ledger) -> bool:
 
 
 def _asked(log: Ledger, statement: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(log.target.conninfo) as connection:
+    with psycopg.connect(log.address.conninfo) as connection:
         return connection.execute(statement).fetchall()  # type: ignore[arg-type]
 
 

@@ -13,9 +13,9 @@ import pytest
 
 import ledger
 from ledger import ANY, EXISTS, NEW, Append, Exact, Guard, Ledger, LedgerBusy, Refused, ServerUnavailable
-from ledger.append import body_of
-from ledger.store.embedded import Embedded
-from ledger.store.install import init
+from ledger.embedded import Embedded
+from ledger.log.append import body_of
+from ledger.log.install import init
 from tests.faults.readers import check_order
 from tests.faults.schedules import advisory_locks, as_owner, deadlocks, look, put
 from tests.lamp import LampMade, LampRead
@@ -47,7 +47,7 @@ def run_threads(works: list[Callable[[], None]]) -> None:
 
 
 class Interrupted:
-    """Connections that append without end, each in its own way, while others interrupt them at random."""
+    """Pool that append without end, each in its own way, while others interrupt them at random."""
 
     def __init__(self, log: Ledger, dsn: str, seconds: float) -> None:
         self.log, self.dsn, self.end = log, dsn, time.monotonic() + seconds

@@ -13,7 +13,8 @@ import psycopg
 import pytest
 
 from ledger import ANY, Append, DamagedLedger, Ledger
-from ledger.append import body_of
+from ledger.log.append import body_of
+from ledger.log.cursor import Checkpoint
 from tests.faults.conftest import eventually
 from tests.faults.readers import (
     Tail,
@@ -38,7 +39,7 @@ def campaign(
 
     What was committed, and the readers at their end.
     """
-    with writing(folder, writers, dsn=log.target.conninfo, seed=seed) as records:
+    with writing(folder, writers, dsn=log.address.conninfo, seed=seed) as records:
         eventually(lambda: log.bound() > 0)
         tails = [Tail(log, step, seed=seed * 100 + n, pause=0.002 * (1 + n)) for n, step in enumerate(steps)]
         time.sleep(seconds)
@@ -130,9 +131,11 @@ def test_a_sequence_with_a_cache_makes_readers_skip(log: Ledger, connect: Callab
     as_owner(first, "ALTER SEQUENCE positions CACHE 20")
     assert put(log, first).first_position == 1
     assert put(log, second).first_position == 21
-    seen = look(log)
+    seen = positions(log.log(0, 21))
     assert put(log, first).first_position == 2
-    assert seen + look(log, seen[-1]) == [1, 21]
+    assert seen + positions(log.log(seen[-1], 21)) == [1, 21]
+    with pytest.raises(DamagedLedger, match="CACHE 20"):
+        look(log)
 
 
 def test_a_writer_without_a_mark_is_skipped(
@@ -205,10 +208,11 @@ def test_a_follower_gets_over_a_gap_at_its_end(log: Ledger, connect: Callable[..
     holder = connect()
     put(log, holder, count=3)
     holder.rollback()
-    assert positions(log.tail.read(0, 10)) == [last]
-    assert positions(log.tail.read(last, 10)) == []
+    follower = Checkpoint(log.identity.ledger)
+    assert positions(log.tail.read(follower, 10)) == [last]
+    assert positions(log.tail.read(follower, 10)) == []
     log.append("lamp/a", LampRead())
-    assert positions(log.tail.read(last, 10)) == [last + 4]
+    assert positions(log.tail.read(follower, 10)) == [last + 4]
 
 
 def test_after_a_rolled_back_savepoint_the_next_append_is_marked_anew(

@@ -14,7 +14,7 @@ from psycopg import errors as pg
 
 import ledger
 from ledger import Cursor, CursorMismatch, DamagedLedger, Guard, Ledger
-from ledger.store.embedded import Embedded, throwaway
+from ledger.embedded import Embedded, throwaway
 from tests.faults.schedules import as_owner, look
 from tests.lamp import LampMade, LampRead, OpenLamp
 

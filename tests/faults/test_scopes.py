@@ -17,14 +17,14 @@ import pytest
 
 import ledger
 from ledger import Ledger, LockLost, LockTimeout, StreamConflict
-from ledger.project_state import LSMStateService, LSMStripId
-from ledger.store.embedded import throwaway
-from ledger.store.install import init
+from ledger.embedded import throwaway
+from ledger.log.install import init
+from ledger.pipelines import LSMStateService, LSMStripId
 from tests.faults.conftest import CHILD_PATH, eventually
 from tests.faults.crashes import crash
-from tests.project_state.folding import check_heads, recorded, words
-from tests.store import scopes
-from tests.store.scopes import Connection, held_by_scopes
+from tests.log import scopes
+from tests.log.scopes import Connection, held_by_scopes
+from tests.pipelines.folding import check_heads, recorded, words
 
 STRIP = LSMStripId("p", 1, 1, 7)
 
@@ -163,7 +163,7 @@ def test_a_crash_of_the_server_inside_a_scope() -> None:
             connection.execute("CREATE DATABASE hardy")
         with psycopg.connect(server.dsn("hardy"), autocommit=True) as connection:
             init(connection)
-        with ledger.connect(server.dsn("hardy"), patience=60) as log, ThreadPoolExecutor(1) as threads:
+        with ledger.connect(server.dsn("hardy"), timeout=60) as log, ThreadPoolExecutor(1) as threads:
             service = LSMStateService(log)
 
             def fail_it() -> None:

@@ -20,13 +20,13 @@ from psycopg import sql
 
 import ledger
 from ledger import Ledger, Recorded, ServerUnavailable
+from ledger.embedded import Embedded, throwaway
 from ledger.jobs import Jobs
-from ledger.store.embedded import Embedded, throwaway
-from ledger.store.install import init
+from ledger.log.install import init
+from projections.engine.projector import Projector, views_named
+from projections.engine.rebuild import rebuild
 from projections.shipped import load
 from projections.verify import rebuild_commands, rebuild_heads
-from projections.views.projector import Projector, views_named
-from projections.views.rebuilding import rebuild
 from tests.faults.conftest import CHILD_PATH, eventually
 from tests.faults.crashes import crash
 from tests.faults.tally import watched
@@ -128,8 +128,8 @@ def survive(
     """
     waiting = iter(first)
     dice, crashes = random.Random(seed), 0
-    doomed = [Doomed("projector", log.target.conninfo), Doomed("projector", log.target.conninfo)]
-    doomed.append(Doomed("rebuilder", log.target.conninfo))
+    doomed = [Doomed("projector", log.address.conninfo), Doomed("projector", log.address.conninfo)]
+    doomed.append(Doomed("rebuilder", log.address.conninfo))
     with writing(log, 3):
         while go_on(crashes + sum(one.kills for one in doomed)):
             time.sleep(dice.random() * 0.25)
@@ -152,7 +152,7 @@ def survive(
 
 def _last(log: Ledger) -> int:
     """The position of the last event."""
-    with psycopg.connect(log.target.conninfo) as connection:
+    with psycopg.connect(log.address.conninfo) as connection:
         ((position,),) = connection.execute("SELECT max(position) FROM ledger.events").fetchall()
     return int(position)
 
@@ -167,7 +167,7 @@ def _answers(log: Ledger) -> bool:
 def check(log: Ledger) -> int:
     """Every view equals a plain fold of the log that knows none of their code; returns how many events."""
     events = [row for at in range(0, log.bound(), 1000) for row in log.log(at, min(at + 1000, log.bound()))]
-    with psycopg.connect(log.target.conninfo) as connection:
+    with psycopg.connect(log.address.conninfo) as connection:
         where = connection.execute(WHERE).fetchall()
         assert shown(connection, "seen_once") == tallied(events), (
             f"applied twice, or skipped: {where}, {log.bound()}"

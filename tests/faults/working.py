@@ -12,13 +12,14 @@ from contextlib import ExitStack
 from typing import Any
 
 import ledger
-from consumers.jobs import LogOffers, Taken, Worker
+from consumers.jobs import Worker
 from consumers.jobs.cascade import cascade
+from consumers.jobs.claim import LogOffers, Offer
 from consumers.jobs.fan_in import fan_in
 from consumers.jobs.reaper import Reaper
 from consumers.jobs.services import Service
 from ledger import AppendUncertain, Ledger, ServerUnavailable
-from ledger.append import Append, Appended
+from ledger.log.append import Append, Appended
 from tests.faults import job_operations
 
 LEASE = float(sys.argv[3])
@@ -30,23 +31,23 @@ class Repeating:
 
     def __init__(self, offers: LogOffers) -> None:
         self.offers = offers
-        self.given: dict[tuple[str, int], Taken] = {}
-        self.again: list[Taken] = []
+        self.given: dict[tuple[str, int], Offer] = {}
+        self.again: list[Offer] = []
 
-    def take(self, most: int, over: Sequence[tuple[str, int]] = ()) -> list[Taken]:
+    def take(self, limit: int, over: Sequence[tuple[str, int]] = ()) -> list[Offer]:
         """Fresh offers, and at most one of old."""
         self.again += [self.given.pop(one) for one in over if one in self.given][:1000]
         old = []
-        if most > 0 and self.again and random.random() < 0.2:
+        if limit > 0 and self.again and random.random() < 0.2:
             old = [self.again.pop(random.randrange(len(self.again)))]
-        taken = self.offers.take(most - len(old), over)
+        taken = self.offers.take(limit - len(old), over)
         old = [one for one in old if one.work.name not in {fresh.work.name for fresh in taken}]
         for one in taken:
             self.given[one.work.name, one.token] = copied(one)
         return random.sample([*taken, *old], len(taken) + len(old))
 
 
-def copied(one: Taken) -> Taken:
+def copied(one: Offer) -> Offer:
     """The same offer, with a stream object of its own."""
     work = type(one.work)(*one.work.key)
     work.restore(one.work.state, one.work.version)
@@ -97,7 +98,7 @@ def main() -> None:
     logging.disable()
     while True:
         try:
-            with ledger.connect(sys.argv[2], create=False, patience=10) as log:
+            with ledger.connect(sys.argv[2], create=False, timeout=10) as log:
                 print("ready", flush=True)
                 {"worker": work, "services": serve}[sys.argv[1]](log)
         except ServerUnavailable:

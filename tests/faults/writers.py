@@ -24,7 +24,7 @@ import psycopg
 
 import ledger
 from ledger import ANY, Append, Appended, Body, Exact, Expected, LedgerBusy, ServerUnavailable
-from ledger.append import body_of
+from ledger.log.append import body_of
 from tests.lamp import LampRead
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ class Writer:
     ) -> None:
         self.number, self.shared, self.pause = number, shared, pause
         self.random = random.Random(seed * 1000 + number)
-        self.log = ledger.connect(dsn, actor=f"writer {number}", most=2, patience=60)
+        self.log = ledger.connect(dsn, actor=f"writer {number}", max_size=2, timeout=60)
         self.connection = psycopg.connect(dsn)
         self.record = Path(record).open("a", encoding="utf-8")  # noqa: SIM115 (for the life of the process)
         self.versions = dict.fromkeys((f"own{number}/{i}" for i in range(4)), 0)

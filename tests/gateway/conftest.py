@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from gateway.cli import main
+from gateway.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "gateway.cli"]
+COMMAND = [sys.executable, "-m", "gateway.cli.main"]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from gateway.machines.picture import Arrow, Node, Picture
-from gateway.machines.svg import text_width
+from gateway.cli.machines.picture import Arrow, Node, Picture
+from gateway.cli.machines.svg import text_width
 
 SPACE = "{http://www.w3.org/2000/svg}"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -93,15 +93,16 @@ def texts(root: ET.Element) -> dict[str, list[Rect]]:
 
 
 def points(path: str) -> list[tuple[float, float]]:
-    """Points of a line of ours, which has only M, H and C with absolute places, nearly where it runs."""
+    """Points of a line of ours, which has only M, H, V and C with absolute places, nearly where it runs."""
     found: list[tuple[float, float]] = []
-    for command, rest in re.findall(r"([MHC])([^MHC]*)", path):
+    for command, rest in re.findall(r"([MHVC])([^MHVC]*)", path):
         numbers = [float(one) for one in NUMBER.findall(rest)]
         if command == "M":
             found.append((numbers[0], numbers[1]))
-        elif command == "H":
+        elif command in "HV":
             (x, y), to = found[-1], numbers[0]
-            found += [(x + (to - x) * nth / 8, y) for nth in range(1, 9)]
+            dx, dy = (to - x, 0.0) if command == "H" else (0.0, to - y)
+            found += [(x + dx * nth / 8, y + dy * nth / 8) for nth in range(1, 9)]
         else:
             start = found[-1]
             ends = [start, (numbers[0], numbers[1]), (numbers[2], numbers[3]), (numbers[4], numbers[5])]

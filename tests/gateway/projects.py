@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from gateway.project_state.declaration import PIPELINES, Pipeline
 from ledger import Ledger
-from ledger.project_state import ProjectStore
+from ledger.pipelines import LSM, OCT, Pipeline, ProjectStore
 
-pipelines = pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda pipeline: pipeline.name)
+pipelines = pytest.mark.parametrize("pipeline", [LSM, OCT], ids=lambda pipeline: pipeline.name)
 
 
 def fill(log: Ledger, pipeline: Pipeline, project: str = "Brain_7") -> ProjectStore:
     """Slices 1 and 2, two items below each, and 1, 2, 3 below each of those."""
-    store = ProjectStore(pipeline.kinds, log)
+    store = ProjectStore(pipeline, log)
     with store.locked(project) as opened:
         for a_slice in (1, 2):
             for middle in (1, 2):
@@ -66,7 +65,7 @@ def elsewhere(scope: AbstractContextManager[Any]) -> Iterator[None]:
 
 def leaves(store: ProjectStore, pipeline: Pipeline) -> dict[tuple[int, int, int], Any]:
     """Every leaf that is there, by its ids."""
-    top, middle, leaf = (level.plural for level in pipeline.levels)
+    top, middle, leaf = (level.plural for level in pipeline.below)
     project = at(store, pipeline)
     return {
         (a_slice, child, number): view

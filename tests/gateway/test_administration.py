@@ -13,12 +13,12 @@ import psycopg
 import pytest
 
 from ledger import Body, Ledger
-from ledger.store.embedded import Embedded
-from ledger.store.health import Verdict
-from ledger.store.health import place as places
-from ledger.store.health import server as servers
-from ledger.store.health.checks import Look
-from ledger.store.install import newest
+from ledger.embedded import Embedded
+from ledger.log.health import Verdict
+from ledger.log.health import location as places
+from ledger.log.health import server as servers
+from ledger.log.health.checks import Examined
+from ledger.log.install import newest
 from projections import Projector, views_named
 from tests.gateway.conftest import Ended
 from tests.lamp import LampRead, OpenLamp
@@ -27,8 +27,9 @@ Pledger = Callable[..., Ended]
 Connect = Callable[..., psycopg.Connection[Any]]
 NAMES = [
     *("server", "encoding", "primary", "durability", "synchronous_commit", "prepared_transactions"),
-    *("time_zone", "clock", "connections", "schema", "positions", "open_appends", "lock_class"),
-    *("roles", "rights", "append_only", "heads", "views", "sessions", "place"),
+    *("time_zone", "clock", "connections", "schema", "positions", "position_lock"),
+    *("open_appends", "lock_class", "roles", "rights", "append_only", "heads", "views", "reactors"),
+    *("sessions", "place"),
 ]  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def test_init_shows_no_password(pledger: Pledger, dsn: str) -> None:
 
 
 def test_init_in_a_schema_of_somebody_else(pledger: Pledger, connection: psycopg.Connection[Any]) -> None:
-    connection.execute("CREATE SCHEMA taken")
+    connection.execute("CREATE SCHEMA taken CREATE TABLE theirs (id bigint)")
     ended = pledger("--schema", "taken", "init")
     assert (ended.code, ended.out) == (4, "")
     assert "holds no ledger: choose another" in ended.err
@@ -119,7 +120,7 @@ def test_doctor_is_content_with_a_durable_server(pledger: Pledger, tmp_path: Pat
 def test_doctor_names_an_append_that_is_open_too_long(
     pledger: Pledger, log: Ledger, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ledger.store.health.log.OLD_APPEND", 0.0)
+    monkeypatch.setattr("ledger.log.health.log.OLD_APPEND", 0.0)
     writer = connect(autocommit=False)
     with log.join(writer) as joined:
         joined.append("lamp/x", LampRead())
@@ -150,7 +151,7 @@ def test_doctor_finds_a_sequence_behind_the_events(
     ended = pledger("doctor", "--json")
     found = checks(ended)["positions"]
     assert (ended.code, found["verdict"]) == (1, "fail")
-    assert found["cure"] == "as the owner: SELECT setval('ledger.positions', 2)"
+    assert found["cure"].endswith("as the owner: SELECT setval('ledger.positions', 2)")
     assert pledger("streams").code == 1
     admin.execute("SELECT setval('ledger.positions', 2)")
     assert verdicts(pledger("doctor", "--json"))["positions"] == "ok"
@@ -242,7 +243,7 @@ def test_the_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, ve
     assert places._disk(tmp_path).verdict is verdict
 
 
-class Prepared(Look):
+class Prepared(Examined):
     """A server with a prepared transaction, which the one of the tests does not allow."""
 
     def rows(self, name: str, *_: Any, **__: Any) -> list[tuple[Any, ...]]:

@@ -7,13 +7,13 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-from gateway.codes import Code
+from gateway.cli.errors import Code
 from ledger import Cursor, Ledger
-from ledger.project_state import LSMStateService
+from ledger.pipelines import LSMStateService
+from projections.engine.projector import Projector
 from projections.feeds import ProgressChanges
-from projections.in_state import InState
-from projections.progress import Progress
-from projections.views.projector import Projector
+from projections.views.in_state import InState
+from projections.views.progress import Progress
 from tests.gateway.conftest import Ended
 
 Pledger = Callable[..., Ended]

@@ -13,12 +13,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from gateway import streams
-from gateway.cli import session_first
-from gateway.codes import MEANING, Code
-from gateway.refusals import code_of
+from gateway.cli import streams
+from gateway.cli.error_report import code_of
+from gateway.cli.errors import MEANING, Code
+from gateway.cli.main import session_first
 from ledger import Ledger, errors
-from ledger.store.embedded import Embedded
+from ledger.embedded import Embedded
 from tests.gateway.conftest import COMMAND, Ended, environment
 from tests.lamp import LampRead
 
@@ -74,9 +74,9 @@ def test_no_error_is_without_a_code() -> None:
         (["history"], "Missing argument 'STREAM'"),
         (["streams", "--limit", "0"], "--limit"),
         (["streams", "--limit", "x"], "--limit"),
-        (["tail", "--after", "-1"], "is no position"),
-        (["tail", "--after", "ten"], "is no position"),
-        (["tail", "--after", "a:b:c"], "is not a cursor"),
+        (["log", "--after", "-1"], "is no position"),
+        (["log", "--after", "ten"], "is no position"),
+        (["log", "--after", "a:b:c"], "is not a cursor"),
         (["tail", "--dsn"], "option '--dsn' requires an argument"),
         (["--schema", "No!", "streams"], "schema 'No!' must be lower-case"),
         (["show", "lamp/x", "--domain", "no.such.module"], "'no.such.module' cannot be imported"),
@@ -211,7 +211,7 @@ def test_a_reader_that_goes_away_ends_it_silently(process: Pledger, log: Ledger,
     log.append("counts/one", *(LampRead(value="x" * 1000) for _ in range(300)))  # more than a pipe holds
     read, write = os.pipe()
     command = subprocess.Popen(
-        [*COMMAND, "tail"], stdout=write, stderr=subprocess.PIPE, text=True, env=environment(LEDGER_DSN=dsn)
+        [*COMMAND, "log"], stdout=write, stderr=subprocess.PIPE, text=True, env=environment(LEDGER_DSN=dsn)
     )
     os.close(write)
     os.read(read, 10)

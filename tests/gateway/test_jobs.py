@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.codes import Code
-from gateway.plain import plain
+from gateway.cli.errors import Code
+from gateway.cli.output import plain
 from ledger import Ledger
 from ledger.jobs import Jobs, OpenJob
 from tests.gateway.conftest import Ended

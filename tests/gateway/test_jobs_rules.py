@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateway.codes import Code
+from gateway.cli.errors import Code
 from ledger import Ledger
 from tests.gateway.conftest import Ended
 

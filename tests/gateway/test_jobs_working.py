@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 import pytest
 
-from gateway.codes import Code
+from gateway.cli.errors import Code
 from ledger import Ledger
-from ledger.jobs import Jobs, OpenBatch, OpenJob
+from ledger.jobs import Jobs, OpenJob
+from ledger.jobs.leases import Leases
 from tests.gateway.conftest import COMMAND, Ended, environment, eventually
 from tests.gateway.test_jobs import failed, jobs
+from tests.jobs.claims import WORKER
 
 Pledger = Callable[..., Ended]
 Start = Callable[..., subprocess.Popen[str]]
@@ -29,8 +33,8 @@ __all__ = ["jobs"]
 @pytest.fixture
 def followed(jobs: Jobs) -> Callable[[], None]:
     """Brings the views to the end of the log."""
+    from projections.engine.projector import Projector, views_named
     from projections.shipped import load
-    from projections.views.projector import Projector, views_named
 
     load()
     return lambda: Projector(jobs.ledger, views_named(["jobs", "work"])).catch_up()
@@ -73,13 +77,49 @@ def test_a_worker_runs_jobs_until_it_is_told_to_stop(started: Start, pledger: Pl
     assert pledger("jobs", "result", good).objects == [{"n": 8, "word": "\x1b[31m"}]
     (here,) = pledger("worker", "list", "--json").objects
     assert (here["worker"], here["slots"], here["operations"]) == ("w1", 1, ["boom", "double", "sleep"])
-    assert pledger("worker", "list").rows[0][2] == "0/1"
+    eventually(lambda: pledger("worker", "list").rows[0][2] == "0/1")  # as it says at its next beat
     worker.send_signal(signal.SIGTERM)
     out, said = worker.communicate(timeout=30)
     assert (worker.returncode, json.loads(out)) == (0, {"worker": "w1", "done": 2, "gave_back": False})
-    assert said.splitlines()[0] == "worker w1 runs boom, double, sleep; Ctrl-C ends it"
-    assert "takes nothing more, nothing runs" in said
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert lines[0]["message"] == "worker w1 runs boom, double, sleep; Ctrl-C ends it"
+    assert "takes nothing more, nothing runs" in [line["message"] for line in lines]
+    done = {line["job"]: line for line in lines if "job" in line}
+    assert (done[good]["level"], done[good]["status"], done[good]["operation"]) == (
+        "info",
+        "succeeded",
+        "double",
+    )
+    assert (done[bad]["level"], done[bad]["error_code"], done[bad]["batch"], done[bad]["worker"]) == (
+        "error", "ArithmeticError", None, "w1"
+    )  # fmt: skip
     assert pledger("worker", "list").rows == []
+
+
+def test_a_worker_says_a_line_for_each_job(pledger: Pledger, jobs: Jobs) -> None:
+    """When, how bad, which job, what became of it, and why."""
+    bad, again = jobs.submit("boom"), jobs.submit("boom", max_attempts=2)
+    with signalled(lambda: jobs.get(again).failures == 1 and jobs.status(bad) == "failed", signal.SIGTERM):
+        ended = pledger(*RUN, "--no-services")
+    lines = [line.split(" ", 2) for line in ended.err.splitlines() if line.startswith("2")]
+    told = {id: (level, rest) for _, level, rest in lines for id in (bad, again) if id in rest}
+    assert datetime.fromisoformat(lines[0][0]).tzinfo is not None
+    assert told[bad][0] == "ERROR"
+    assert re.fullmatch(
+        f"job {bad} boom failed after [0-9.e-]+ s: ArithmeticError: it went boom", told[bad][1]
+    )
+    assert told[again][0] == "WARNING"
+    assert f"job {again} boom failed, to be tried again in 1 s, after" in told[again][1]
+
+
+def test_who_waits_is_told_that_no_worker_runs(pledger: Pledger, jobs: Jobs) -> None:
+    ids = [jobs.submit("ping") for _ in range(2)]
+    waited = pledger("jobs", "wait", *ids, "--timeout", "0.5")
+    advice = "`pledger worker run --operations MODULE:NAME` is one"
+    assert waited.err.splitlines()[0] == f"2 of 2 jobs wait: no worker runs; {advice}"
+    Leases(jobs.ledger).register("w", **{**WORKER, "operations": ["other"]})
+    waited = pledger("jobs", "wait", *ids, "--timeout", "0.5")
+    assert waited.err.splitlines()[0] == "2 of 2 jobs wait: no worker knows its operation"
 
 
 def test_what_cannot_be_done_in_time_is_given_back(pledger: Pledger, jobs: Jobs) -> None:
@@ -136,10 +176,14 @@ def test_a_reaper_tells_what_it_did(pledger: Pledger, jobs: Jobs, followed: Call
 def test_lists_say_that_their_view_is_missing_or_behind(
     pledger: Pledger, jobs: Jobs, followed: Callable[[], None]
 ) -> None:
-    for words in (["jobs", "list"], ["dead", "list"], ["queues", "list"]):
-        missing = pledger(*words)
-        assert (missing.code, missing.out) == (Code.UNREACHABLE, "")
-        assert "pledger views follow jobs" in missing.err
+    missing = pledger("jobs", "list")
+    assert (missing.code, missing.out) == (0, "")
+    assert missing.err.splitlines() == [
+        "the view jobs was not there yet; it is made now",
+        "no such job is in the view; `pledger jobs submit` submits one",
+    ]
+    for words in (["dead", "list"], ["queues", "list"]):
+        assert pledger(*words).code == 0
     first = jobs.submit("ping")
     followed()
     jobs.submit("ping")
@@ -166,7 +210,7 @@ def test_jobs_are_listed_by_what_they_are(pledger: Pledger, jobs: Jobs, followed
     assert listed("--status", "FAILED", "--operation", "boom", "--queue", "quick") == [bad]
     assert listed("--tag", "night") == [parent]
     page = pledger("jobs", "list", "--limit", "1", "--json")
-    assert "there may be more: --after" in page.err
+    assert "there are more: --after" in page.err
     assert listed("--after", str(page.objects[0]["position"])) == [parent]
     unknown = pledger("jobs", "list", "--status", "asleep")
     assert (unknown.code, unknown.out) == (Code.MISUSE, "")
@@ -177,80 +221,40 @@ def test_jobs_are_listed_by_what_they_are(pledger: Pledger, jobs: Jobs, followed
     assert queues["never used"]["status"] == "paused"
 
 
-# Dead letters
-
-
-def failed_batch(jobs: Jobs) -> tuple[str, str]:
-    """A running job, and the name of its batch that failed."""
-    id, log = jobs.submit("split"), jobs.ledger
-    job = log.load(OpenJob, id).start("w1")
-    job.begin_dispatch()
-    batch = OpenBatch(id, "1")
-    batch.queue(1, "part", "default", payload={"rows": [1]})
-    log.commit(job, batch)
-    batch.start("w1")
-    batch.fail("KeyError", "'x'")
-    job.dispatch(1)
-    log.commit(job, batch)
-    return id, f"batch/{id}/1"
-
-
-def test_dead_letters_are_looked_at_and_redriven(
-    pledger: Pledger, jobs: Jobs, followed: Callable[[], None]
+def test_a_list_of_jobs_in_a_pipe_is_whole(
+    pledger: Pledger, jobs: Jobs, followed: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = failed(jobs), failed(jobs, "other", queue="quick")
-    parent, batch = failed_batch(jobs)
+    monkeypatch.setattr("gateway.cli.jobs.show.PAGE", 7)
+    ids = [jobs.submit("boom") for _ in range(55)]
     followed()
-    dead = pledger("dead", "list", "--json").objects
-    assert [letter["stream"] for letter in dead] == [batch, f"job/{two}", f"job/{one}"]
-    assert [row[0] for row in pledger("dead", "list", "--error", "KeyError").rows] == [f"{parent}/1"]
-    assert [row[0] for row in pledger("dead", "list", "--queue", "quick").rows] == [two]
-    (shown,) = pledger("dead", "show", one[:8], "--json").objects
-    assert shown["details"] == {"traceback": "first\nlast", "exit_code": 1}
-    assert (shown["payload"], shown["redrive"]) == ({"n": 1}, None)
-    assert pledger("dead", "show", f"{parent[:8]}/1", "--json").objects[0]["payload"] == {"rows": [1]}
-    assert ["traceback", "last"] in pledger("dead", "show", one).rows
+    assert [one["id"] for one in pledger("jobs", "list", "--json").objects] == ids[::-1]
+    assert len(pledger("jobs", "list").rows) == 55
 
-    dry = pledger("dead", "redrive", "--json")
-    assert (dry.code, [row["redriven"] for row in dry.objects]) == (0, [False] * 3)
-    assert "3 would be redriven; --yes does it" in dry.err
-    assert (jobs.status(one), jobs.status(two)) == ("failed", "failed")
-    assert pledger("dead", "redrive", one, "--yes").rows == [[one, "boom", "ArithmeticError", "redriven"]]
-    assert pledger("dead", "redrive", parent, "--yes", "--reason", "mended").code == 0
-    assert (jobs.status(one), jobs.status(two)) == ("queued", "failed")
-    again = pledger("dead", "redrive", one, "--yes")  # the view has not seen it yet
-    assert (again.code, "it is queued" in again.out) == (Code.REFUSED, True)
+
+def test_what_no_worker_takes_says_why(pledger: Pledger, jobs: Jobs, followed: Callable[[], None]) -> None:
+    one, other = jobs.submit("ping"), jobs.submit("from new code", queue="quick")
     followed()
-    assert [row[0] for row in pledger("dead", "list").rows] == [two]
+    leases = Leases(jobs.ledger)
 
+    def told() -> tuple[list[str | None], list[str]]:
+        listed = pledger("jobs", "list", "--json").objects
+        shown = [pledger("jobs", "show", id, "--json").objects[0]["waits_because"] for id in (other, one)]
+        assert [row["waits_because"] for row in listed] == shown
+        return shown, pledger("worker", "list").err.splitlines()
 
-def test_a_batch_of_a_job_that_is_over_is_not_redriven(
-    pledger: Pledger, jobs: Jobs, followed: Callable[[], None]
-) -> None:
-    parent, batch = failed_batch(jobs)
-    jobs.cancel(parent)
-    followed()
-    foreseen = pledger("dead", "redrive")
-    assert (foreseen.code, foreseen.err) == (0, "0 would be redriven, 1 refused; --yes does it\n")
-    refused = pledger("dead", "redrive", "--yes", "--json")
-    assert refused.code == Code.REFUSED
-    assert refused.objects[0]["refused"].startswith(f"{batch} counts no more, since its job is cancelled")
-    assert pledger("dead", "discard", "--yes").code == 0
-
-
-def test_dead_letters_are_put_aside(pledger: Pledger, jobs: Jobs, followed: Callable[[], None]) -> None:
-    ids = [failed(jobs) for _ in range(3)]
-    followed()
-    few = pledger("dead", "discard", "--operation", "boom", "--limit", "2", "--yes")
-    assert (few.code, len(few.rows)) == (0, 2)
-    assert "there are more than 2" in few.err
-    assert [jobs.get(id).discarded for id in ids] == [False, True, True]
-    assert jobs.status(ids[2]) == "failed"
-    assert pledger("jobs", "retry", ids[2]).code == Code.REFUSED
-    assert pledger("dead", "discard", ids[2], "--yes", "--json").objects[0]["discarded"] is False
-    assert pledger("dead", "redrive", "--limit", "10001").code == Code.MISUSE
-    assert pledger("dead", "redrive", "--reason", "why").code == Code.MISUSE
-    assert pledger("dead", "show", jobs.submit("ping")).code == Code.NOT_FOUND
+    nobody, no = "no worker runs", "no worker knows its operation"
+    assert told() == (
+        [nobody] * 2,
+        [f"1 of ping wait in queue default: {nobody}", f"1 of from new code wait in queue quick: {nobody}",
+         "no worker is there; `pledger worker run --operations MODULE:NAME` is one"],
+    )  # fmt: skip
+    leases.register("w", **WORKER)
+    assert told() == ([no, None], [f"1 of from new code wait in queue quick: {no}"])
+    assert ["waits", f"since {no}"] in pledger("jobs", "show", other).rows
+    assert [row[-1] for row in pledger("jobs", "list").rows] == [no, ""]
+    assert pledger("worker", "list").rows[0][-2:] == ["here", "ping"]
+    leases.register("v", **{**WORKER, "operations": ["from new code"], "queues": ["default"]})
+    assert told()[0] == ["no worker that knows its operation takes from its queue", None]
 
 
 # Elsewhere

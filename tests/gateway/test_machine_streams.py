@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.plain import brief
+from gateway.cli.output import brief
 from ledger import Ledger
-from ledger.stream import CATEGORIES
+from ledger.domain.known import KNOWN
 from tests.gateway.conftest import Ended
 from tests.gateway.moved import move_payments
 
@@ -25,17 +25,17 @@ def payments(log: Ledger) -> Ledger:
 def test_a_machine_that_no_module_declares_is_folded_by_what_the_ledger_holds(
     payments: Ledger, pledger: Pledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(CATEGORIES, "payment")
+    monkeypatch.delitem(KNOWN.streams, "payment")
     shown = pledger("show", "payment/PM2", "--json")
     assert (shown.code, shown.err) == (0, "")
     (one,) = shown.objects
-    assert (one["status"], one["state"]["moves"], one["state"]["from_state"]) == ("paid", 2, "submitted")
+    assert (one["status"], one["version"], one["state"]["from_state"]) == ("paid", 2, "submitted")
     then = pledger("show", "payment/PM2", "--version", "1")
     assert (then.rows[2], then.err) == (["status", "submitted"], "")
     blamed = pledger("blame", "payment/PM2")
-    assert [row[:3] for row in blamed.rows if row[0] in ("status", "moves")] == [
+    assert [row[:3] for row in blamed.rows if row[0] in ("status", "from_state")] == [
         ["status", '"paid"', "2"],
-        ["moves", "2", "2"],
+        ["from_state", '"submitted"', "2"],
     ]
     assert "no domain" not in blamed.err
     changed = pledger("diff", "payment/PM2", "--from", "1", "--json").objects[0]

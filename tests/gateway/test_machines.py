@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.codes import Code
-from gateway.machines.picture import called, span
+from gateway.cli.errors import Code
+from gateway.cli.machines.picture import called, span
 from ledger import Ledger
-from ledger.machines import MACHINES, Defined
-from projections.machines.activity import Activity, activity
+from ledger.domain.known import KNOWN
+from ledger.machines.definition_stream import DefinitionState
+from projections.machines.info import Activity, activity
 from tests.gateway.conftest import Ended
 from tests.gateway.moved import move_parcels, move_payments
 from tests.machines.payments import Payment
@@ -22,10 +23,10 @@ Pledger = Callable[..., Ended]
 @pytest.fixture(autouse=True)
 def machines() -> Iterator[None]:
     """What a test defines is not known to the next."""
-    before_ = dict(MACHINES)
+    before_ = dict(KNOWN.machines)
     yield
-    MACHINES.clear()
-    MACHINES.update(before_)
+    KNOWN.machines.clear()
+    KNOWN.machines.update(before_)
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_without_any_there_is_a_sentence(log: Ledger, pledger: Pledger) -> None:
     for arguments in (("list",), ("check", "--all")):
         ended = pledger("machines", *arguments)
         assert (ended.code, ended.out) == (0, "")
-        assert ended.err == "no machine is known yet: one is once an object moved\n"
+        assert ended.err == "the ledger has no machine yet: the first move of an object records its machine\n"
 
 
 def test_activity_is_that_of_the_view_or_of_the_events(payments: Ledger, pledger: Pledger) -> None:
@@ -84,7 +85,7 @@ def test_one_is_shown_as_its_table(payments: Ledger, pledger: Pledger) -> None:
         ["paid", "terminal", "2", "", "", "", ""],
         ["cancelled", "terminal", "1", "", "", "", ""],
     ]
-    assert "counted by the events" in ended.err
+    assert "counted from the events" in ended.err
     assert "payment, definition 1, recorded 20" in ended.err
     assert ended.err.endswith("; 4 objects\n")
     quiet = pledger("machines", "show", "payment", "--quiet")
@@ -115,7 +116,7 @@ def test_counts_are_those_of_the_view_and_say_where_it_stands(payments: Ledger, 
     Payment(payments, "PM1").move("paid")
     late = pledger("machines", "show", "payment")
     assert late.out == fresh.out
-    assert "counted up to position 7 of 8, as far as the view in_state is\n" in late.err
+    assert "the counts are those of the view in_state, at position 7 of 8\n" in late.err
     assert pledger("views", "follow", "in_state", "--once").code == 0
     assert [row[2] for row in pledger("machines", "show", "payment").rows] == ["0", "0", "0", "0", "3", "1"]
 
@@ -136,6 +137,14 @@ def test_a_definition_by_its_number(parcels: Ledger, pledger: Pledger) -> None:
         ["kept", "terminal", "1", ""],
         ["lost", "not declared", "1", ""],
     ]
+    assert (
+        "1 object in a state that is not declared: to free them, declare it again with a way out, such as "
+        "From('lost').To(…), and move them\n"
+    ) in pledger("machines", "show", "parcel").err
+    assert "changed by" not in pledger("machines", "show", "parcel", "--number", "1").err
+    assert (
+        "\nchanged by definition 2: + state kept; - state lost; + sent → kept; - sent → lost; - lost → sent"
+    ) in pledger("machines", "show", "parcel").err
     assert "parcel, definition 1 of 2, recorded" in pledger("machines", "show", "parcel", "--number", "1").err
     (one,) = pledger("machines", "show", "parcel", "--json", "--number", "2").objects
     assert one["changed"][:2] == ["+ state kept", "- state lost"]
@@ -157,7 +166,7 @@ def test_names_and_numbers_that_are_wrong(payments: Ledger, pledger: Pledger, co
 
 
 def test_one_that_only_this_process_knows_is_unknown_to_the_ledger(log: Ledger, pledger: Pledger) -> None:
-    assert "payment" in MACHINES
+    assert "payment" in KNOWN.machines
     ended = pledger("machines", "show", "payment")
     assert (ended.code, "no machine is named 'payment'; known are none" in ended.err) == (Code.MISUSE, True)
 
@@ -226,7 +235,7 @@ def test_a_check_of_nothing_or_of_too_much(
 def test_what_is_called_on_a_move() -> None:
     conditions: list[dict[str, Any]] = [{}, {"from": "a"}, {"to": ["b", "c"]}, {"from": "a", "to": ["b"]}]
     calls = tuple({"kind": "guard", "name": str(nth), **one} for nth, one in enumerate(conditions))
-    defined = Defined(callbacks=calls)
+    defined = DefinitionState(callbacks=calls)
     names = [[one["name"] for one in called(defined, *move)] for move in ("ab", "ac", "xb", "xy")]
     assert names == [["0", "1", "2", "3"], ["0", "1", "2"], ["0", "2"], ["0"]]
 

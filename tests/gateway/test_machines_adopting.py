@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from ledger import Ledger
-from ledger.machines import MACHINES
-from projections.in_state import InState
-from projections.views.attaching import attach
+from ledger.domain.known import KNOWN
+from projections.engine.attach import attach
+from projections.views.in_state import InState
 from tests.gateway.conftest import Ended, eventually
 from tests.gateway.timed import Loan
 
@@ -27,9 +27,9 @@ ADOPT = ("machines", "adopt", "timed_loan", "--table", "moves", "--parent", "boo
 @pytest.fixture(autouse=True)
 def only_loans(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machines of other tests of this process are not there."""
-    for name in [*MACHINES]:
-        monkeypatch.delitem(MACHINES, name)
-    monkeypatch.setitem(MACHINES, Loan.name, Loan)
+    for name in [*KNOWN.machines]:
+        monkeypatch.delitem(KNOWN.machines, name)
+    monkeypatch.setitem(KNOWN.machines, Loan.name, Loan)
 
 
 @pytest.fixture
@@ -116,6 +116,58 @@ def test_what_cannot_be_meant_is_said_so(pledger: Pledger, moves: Connection) ->
     assert (unknown.code, "no machine is named 'loann'" in unknown.err) == (2, True)
 
 
+# What is known after an adoption
+
+
+def test_what_was_adopted_is_shown_before_it_is_defined(
+    pledger: Pledger, log: Ledger, moves: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(KNOWN.machines, Loan.name)  # as in a process that imports nothing
+    assert pledger(*ADOPT).code == 0
+    assert [row[:5] for row in pledger("machines", "list").rows] == [["timed_loan", "0", "0", "2", "3"]]
+    shown = pledger("machines", "show", "timed_loan")
+    assert [row[:4] for row in shown.rows] == [["lent", "", "1", "overdue"], ["overdue", "terminal", "1", ""]]
+    assert "no definition of timed_loan is recorded yet: this one is derived from its moves" in shown.err
+    (told,) = pledger("machines", "show", "timed_loan", "--json").objects
+    assert (told["definition"], told["defined_at"], told["objects"]) == (0, None, 2)
+    assert "timed_loan, as moved, 2 objects" in pledger("machines", "diagram", "timed_loan").out
+    checked = pledger("machines", "check", "timed_loan", "--json")
+    assert (checked.code, "has moves and no definition to hold them against" in checked.error["message"]) == (
+        2,
+        True,
+    )
+    every = pledger("machines", "check", "--all")
+    assert (every.code, "timed_loan was adopted and has no definition yet" in every.err) == (0, True)
+    monkeypatch.setitem(KNOWN.machines, Loan.name, Loan)
+    by_class = pledger("machines", "check", "timed_loan", "--machines", "tests.gateway.timed")
+    assert (by_class.code, by_class.err) == (
+        0,
+        "timed_loan, as its module declares it: every move is allowed\n",
+    )
+
+
+def test_a_live_move_after_an_adoption_leaves_the_first_moves_allowed(
+    pledger: Pledger, log: Ledger, moves: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(KNOWN.machines, Loan.name)
+    assert pledger(*ADOPT).code == 0
+    Loan(log, "c").move("lent")
+    ended = pledger("machines", "check", "timed_loan")
+    assert (ended.code, ended.out, ended.err) == (0, "", "timed_loan, definition 1: every move is allowed\n")
+
+
+def test_an_adoption_with_the_machine_records_its_definition(
+    pledger: Pledger, log: Ledger, moves: Connection
+) -> None:
+    modules = ("--machines", "tests.gateway.timed")
+    assert pledger(*ADOPT, *modules, "--dry-run").code == 0
+    assert log.streams("machine/") == []
+    assert pledger(*ADOPT, *modules).code == 0
+    assert pledger("machines", "list").rows[0][:2] == ["timed_loan", "1"]
+    assert pledger("machines", "check", "timed_loan").code == 0
+    assert [move.definition for move in Loan(log, "a").history()] == [0, 0]
+
+
 # Timeouts
 
 
@@ -160,7 +212,7 @@ def test_where_nothing_times_out_it_says_so(
 ) -> None:
     ended = pledger("machines", "timeouts", "--once")
     assert (ended.code, "the view in_state is not made yet" in ended.err) == (4, True)
-    monkeypatch.delitem(MACHINES, Loan.name)
+    monkeypatch.delitem(KNOWN.machines, Loan.name)
     ended = pledger("machines", "timeouts", "--once")
     assert (ended.code, ended.out) == (2, "")
-    assert "no machine is known here" in ended.err
+    assert "no machine is imported" in ended.err

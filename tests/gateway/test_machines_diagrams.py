@@ -16,12 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.codes import Code
-from gateway.machines.colors import DARK, LIGHT
-from gateway.machines.diagrams import FORMATS, drawn
-from gateway.machines.layout import laid_out
-from gateway.machines.picture import Node, Picture
-from gateway.machines.svg import LONGEST, short, svg
+from gateway.cli.errors import Code
+from gateway.cli.machines.diagram import FORMATS, drawn
+from gateway.cli.machines.layout import laid_out
+from gateway.cli.machines.picture import DARK, LIGHT, Node, Picture
+from gateway.cli.machines.svg import LONGEST, Flow, short, svg
 from ledger import Ledger
 from tests.gateway.conftest import Ended, environment
 from tests.gateway.drawings import ODD, SHAPES, SPACE, boxes, check, numbered, picture
@@ -35,6 +34,8 @@ def test_no_two_boxes_overlap_and_nothing_leaves_the_canvas(shape: str) -> None:
     one = SHAPES[shape]
     text = svg(one)
     check(text, one)
+    for down in (False, True):
+        check(svg(one, Flow(down)), one)
     lines = ET.fromstring(text).findall(f"{SPACE}path[@class='line']")
     assert len(lines) == len(one.arrows) + 1, "one for each transition, and that to the initial state"
 
@@ -45,7 +46,8 @@ def test_of_any_shape(count: int, chance: random.Random, counted: bool) -> None:
     arrows = [(chance.randrange(count), chance.randrange(count)) for _ in range(chance.randrange(2 * count))]
     names = [f"{chance.choice(ODD)[:20]} {nth}" for nth in range(count)]
     one = picture(names, arrows, [chance.randrange(10**6) for _ in names] if counted else [])
-    check(svg(one), one)
+    for down in (False, True):
+        check(svg(one, Flow(down)), one)
     for kind in FORMATS:
         assert drawn(one, kind) == drawn(one, kind)
 
@@ -53,7 +55,8 @@ def test_of_any_shape(count: int, chance: random.Random, counted: bool) -> None:
 def test_every_process_draws_the_same_bytes() -> None:
     ours = [SHAPES["every"], SHAPES["odd"]]
     code = (
-        "import hashlib\nfrom gateway.machines.picture import *\nfrom gateway.machines.diagrams import *\n"
+        "import hashlib\nfrom gateway.cli.machines.picture import *\n"
+        "from gateway.cli.machines.diagram import *\n"
         f"texts = [drawn(one, kind) for one in {ours!r} for kind in FORMATS]\n"
         "print(hashlib.sha256(''.join(texts).encode()).hexdigest())"
     )
@@ -69,6 +72,33 @@ def test_sixty_states_by_chance() -> None:
     chance = random.Random(60)
     one = picture(numbered(60), [(chance.randrange(60), chance.randrange(60)) for _ in range(110)], [1] * 60)
     check(svg(one), one)
+
+
+def test_a_drawing_that_would_be_too_wide_flows_down() -> None:
+    """37 states in a row were 11,000 pixels wide; now one scrolls down."""
+    chance = random.Random(37)
+    arrows = [(nth, nth + 1) for nth in range(36)]
+    arrows += [(chance.randrange(37), chance.randrange(37)) for _ in range(12)]
+    for count, is_down in ((4, False), (37, True)):
+        inside = [arrow for arrow in arrows if max(arrow) < count]
+        one = picture(numbered(count), [*inside, (count - 1, count - 1)], [1] * count)
+        text = svg(one)
+        check(text, one)
+        places = boxes(ET.fromstring(text))
+        width, height = (int(found) for found in re.findall(r'viewBox="0 0 (\d+) (\d+)"', text)[0])
+        assert width < 1_600
+        assert (height > width) is is_down
+        assert (places[0].top < places[1].top) is is_down
+        assert ("direction TB" in drawn(one, "mermaid"), "rankdir=TB" in drawn(one, "dot")) == (is_down,) * 2
+
+
+def test_what_stands_side_by_side_stays_so() -> None:
+    """A star is wider if it flows down than to the right, so it flows to the right, however wide."""
+    one = SHAPES["star"]
+    text = svg(one)
+    check(text, one)
+    places = boxes(ET.fromstring(text))
+    assert places[0].left < places[1].left
 
 
 def test_most_arrows_point_right_and_the_first_stands_left() -> None:
@@ -243,7 +273,23 @@ def test_a_file_says_its_format(
 def test_formats_and_files_that_cannot_be(payments: Ledger, pledger: Pledger, tmp_path: Path) -> None:
     ended = pledger("machines", "diagram", "payment", "--format", "png")
     assert (ended.code, "'png' must be mermaid, dot or svg" in ended.err) == (Code.MISUSE, True)
-    ended = pledger("machines", "diagram", "payment", "--output", str(tmp_path / "p.png"))
-    assert (ended.code, "say by --format what" in ended.err) == (Code.MISUSE, True)
+    for file in ("p.txt", "p"):
+        ended = pledger("machines", "diagram", "payment", "--output", str(tmp_path / file))
+        assert (
+            ended.code,
+            "mermaid, dot or svg; or name it .mmd, .mermaid, .dot, .gv, .svg" in ended.err,
+        ) == (
+            Code.MISUSE,
+            True,
+        )
+    for more in ((), ("--format", "svg")):
+        ended = pledger("machines", "diagram", "payment", "--output", str(tmp_path / "p.PNG"), *more)
+        assert ended.code == Code.MISUSE
+        assert (
+            "write .svg, .mmd or .dot; Graphviz makes it of the last: pledger machines diagram" in ended.err
+        )
+        assert f"payment --format dot | dot -Tpng > {tmp_path / 'p.PNG'}\n" in ended.err
+        assert not (tmp_path / "p.PNG").exists()
     ended = pledger("machines", "diagram", "payment", "--output", str(tmp_path / "no" / "p.svg"))
-    assert (ended.code, "the output cannot be written" in ended.err) == (Code.REFUSED, True)
+    assert ended.code == Code.REFUSED
+    assert f"the output {tmp_path}/no/p.svg cannot be written: No such file" in ended.err

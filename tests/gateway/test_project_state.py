@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ledger import Ledger
-from ledger.project_state import LSMStateService, OCTStateService
+from ledger.pipelines import LSMStateService, OCTStateService
 from tests.gateway.conftest import Ended
 
 Pledger = Callable[..., Ended]

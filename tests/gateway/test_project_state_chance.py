@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from gateway.codes import Code
-from gateway.project_state.declaration import Pipeline
+from gateway.cli.errors import Code
 from ledger import Ledger
+from ledger.pipelines import Pipeline
 from tests.gateway.conftest import Ended
 from tests.gateway.projects import fill, pipelines
 
@@ -38,8 +38,15 @@ def spoken(chance: random.Random, pipeline: Pipeline) -> list[str]:
     command = chance.choice(("show", "reset", "mark", "plan", "report"))
     words = [pipeline.name, command, chance.choice(PROJECTS)]
     if command == "mark":
-        level = chance.choice(pipeline.levels)
-        fields = ("completed", "failed", "running", "pending", "nothing", *level.flags)
+        level = chance.choice(pipeline.below)
+        fields = (
+            "completed",
+            "failed",
+            "running",
+            "pending",
+            "nothing",
+            *(flag.name for flag in level.flags),
+        )
         words += [chance.choice((level.name, level.name, "mosaic")), chance.choice(fields)]
         words += chance.sample(WORDS, chance.choice((0, 0, 1)))
     options = [

@@ -8,10 +8,9 @@ import subprocess
 import threading
 from collections.abc import Callable
 
-from gateway.codes import Code
-from gateway.project_state.declaration import LSM, PSOCT, Pipeline
+from gateway.cli.errors import Code
 from ledger import Ledger
-from ledger.project_state import LSMStateService
+from ledger.pipelines import LSM, OCT, LSMStateService, Pipeline
 from tests.gateway.conftest import Ended, eventually
 from tests.gateway.projects import at, elsewhere, fill, leaves, options, pipelines
 
@@ -37,9 +36,9 @@ def test_each_level_takes_each_state(pledger: Pledger, log: Ledger, pipeline: Pi
 @pipelines
 def test_each_level_takes_its_flags(pledger: Pledger, log: Ledger, pipeline: Pipeline) -> None:
     store = fill(log, pipeline)
-    for depth, level in enumerate(pipeline.levels, 1):
+    for depth, level in enumerate(pipeline.below, 1):
         ids = (1, 2, 3)[:depth]
-        for flag in level.flags:
+        for flag in (each.name for each in level.flags):
             mark = (pipeline.name, "mark", "brain_7", level.name, flag)
             assert pledger(*mark, "yes", *options(pipeline, *ids)).code == 0
             assert getattr(at(store, pipeline, *ids), flag)
@@ -181,10 +180,10 @@ def test_what_cannot_be_marked_changes_nothing(pledger: Pledger, log: Ledger) ->
 
 
 def test_a_deleted_item_is_not_marked_nor_made_again(pledger: Pledger, log: Ledger) -> None:
-    fill(log, PSOCT)
-    pledger("psoct", "reset", "brain_7", "--slice", "1")
+    fill(log, OCT)
+    pledger("psoct", "reset", "brain_7", "--slice", "1", "--yes")
     before = log.bound()
-    ended = pledger("psoct", "mark", "brain_7", "batch", "running", *options(PSOCT, 1, 1, 1))
+    ended = pledger("psoct", "mark", "brain_7", "batch", "running", *options(OCT, 1, 1, 1))
     assert (ended.code, log.bound()) == (3, before)
     assert "Slice not found: slice=1" in ended.err
 
@@ -230,7 +229,7 @@ def test_a_mark_that_waits_can_be_interrupted(
 
 def waits(log: Ledger) -> bool:
     """Whether somebody waits for an advisory lock."""
-    with log.connections.connection() as connection:
+    with log.pool.connection() as connection:
         sql = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
         row = connection.execute(sql).fetchone()
         return row is not None and row[0] > 0

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from gateway.project_state.declaration import LSM, PSOCT, Pipeline
 from ledger import Ledger
-from ledger.project_state import LSMStateService, OCTStateService
-from projections.project_state import lsm_project_summary, lsm_slice_matrix, markdown, oct_all_mosaics
+from ledger.pipelines import LSM, OCT, LSMStateService, OCTStateService, Pipeline
+from projections.pipelines import lsm_project_summary, lsm_slice_matrix, markdown, oct_all_mosaics
 from tests.gateway.conftest import Ended
 from tests.gateway.projects import at, fill, pipelines
 
@@ -127,7 +126,7 @@ def test_a_report_that_cannot_be(pledger: Pledger, log: Ledger) -> None:
 
 
 def psoct(log: Ledger) -> OCTStateService:
-    store = fill(log, PSOCT)
+    store = fill(log, OCT)
     service = OCTStateService(store)
     with service.open_batch("brain_7", slice_id=1, mosaic_id=2, batch_id=1) as batch:
         batch.mark_completed()
@@ -158,11 +157,11 @@ def test_a_mosaic_is_reported_batch_by_batch(pledger: Pledger, log: Ledger) -> N
 
 
 def test_looking_writes_nothing(pledger: Pledger, log: Ledger) -> None:
-    fill(log, PSOCT)
+    fill(log, OCT)
     before = log.bound()
     for name in ("show", "report", "plan"):
         for project, code in (("brain_7", 0), ("brain_8", 3)):
             assert pledger("psoct", name, project).code == code
             assert pledger("psoct", name, project, "--json").code == code
     assert log.bound() == before
-    assert at(fill(log, PSOCT), PSOCT) is not None
+    assert at(fill(log, OCT), OCT) is not None

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.project_state.declaration import LSM, PSOCT, Pipeline
 from ledger import Ledger
-from ledger.project_state import LSMStateService
+from ledger.pipelines import LSM, OCT, LSMStateService, Pipeline
 from tests.gateway.conftest import COMMAND, Ended, environment
 from tests.gateway.projects import at, elsewhere, fill, leaves, options, pipelines
 
@@ -26,7 +25,7 @@ def test_a_part_is_deleted_with_all_below_it(
     pledger: Pledger, log: Ledger, pipeline: Pipeline, ids: tuple[int, ...], counts: tuple[int, ...]
 ) -> None:
     store = fill(log, pipeline)
-    ended = pledger(pipeline.name, "reset", "brain_7", *options(pipeline, *ids))
+    ended = pledger(pipeline.name, "reset", "brain_7", *options(pipeline, *ids), "--yes")
     assert (ended.code, ended.err) == (0, "")
     told = [("deleted", sum(counts)), *zip(pipeline.names, counts, strict=True)]
     assert ended.rows == [[name, str(count)] for name, count in told]
@@ -43,7 +42,7 @@ def test_all_slices_are_deleted_and_the_project_stays(
 ) -> None:
     store = fill(log, pipeline)
     before = log.bound()
-    ended = pledger(pipeline.name, "reset", "Brain_7", "--all", "--json")
+    ended = pledger(pipeline.name, "reset", "Brain_7", "--all", "--json", "--yes")
     counts = dict(zip(pipeline.names, (2, 4, 12), strict=True))
     assert json.loads(ended.out) == {"project": "Brain_7", "deleted": 18, **counts}
     assert len(leaves(store, pipeline)) == 0
@@ -56,7 +55,7 @@ def test_all_slices_are_deleted_and_the_project_stays(
 
 def test_what_was_deleted_is_in_the_history(pledger: Pledger, log: Ledger) -> None:
     fill(log, LSM)
-    pledger("lsm", "reset", "brain_7", "--slice", "1", "--actor", "ann")
+    pledger("lsm", "reset", "brain_7", "--slice", "1", "--actor", "ann", "-y")
     last = pledger("history", "lsm.strip/brain-7/1/2/3", "--json").objects[-1]
     assert (last["topic"], last["actor"]) == ("lsm.strip.deleted", "ann")
     with LSMStateService(log).open_strip("brain-7", slice_id=1, channel_id=2, strip_id=3) as strip:
@@ -114,21 +113,21 @@ def test_a_project_that_nobody_made_is_not_made_by_a_reset(
 
 
 def test_the_pipelines_of_one_project_are_apart(pledger: Pledger, log: Ledger) -> None:
-    stores = fill(log, LSM), fill(log, PSOCT)
-    assert pledger("psoct", "reset", "brain_7", "--all").code == 0
-    assert (len(leaves(stores[0], LSM)), len(leaves(stores[1], PSOCT))) == (12, 0)
+    stores = fill(log, LSM), fill(log, OCT)
+    assert pledger("psoct", "reset", "brain_7", "--all", "--yes").code == 0
+    assert (len(leaves(stores[0], LSM)), len(leaves(stores[1], OCT))) == (12, 0)
 
 
 def test_a_reset_may_wait_for_ever(pledger: Pledger, log: Ledger) -> None:
     fill(log, LSM)
-    assert pledger("lsm", "reset", "brain_7", "--slice", "1", "--timeout", "inf").code == 0
+    assert pledger("lsm", "reset", "brain_7", "--slice", "1", "--timeout", "inf", "--yes").code == 0
 
 
 def test_a_reset_waits_for_who_has_a_part_open(pledger: Pledger, log: Ledger) -> None:
     store = fill(log, LSM)
     strip = LSMStateService(log).open_strip("brain_7", slice_id=2, channel_id=1, strip_id=1)
     with elsewhere(strip):
-        ended = pledger("lsm", "reset", "brain_7", "--slice", "1", "--timeout", "0.1", "--json")
+        ended = pledger("lsm", "reset", "brain_7", "--slice", "1", "--timeout", "0.1", "--json", "--yes")
     assert (ended.code, ended.out, ended.error["error"]) == (5, "", "LockTimeout")
     assert len(leaves(store, LSM)) == 12
 
@@ -147,6 +146,22 @@ def test_a_person_who_said_yes_before_is_not_asked(dsn: str, log: Ledger) -> Non
     shown, code = asked(dsn, "", "lsm", "reset", "brain_7", "--slice", "1", "--yes")
     assert (code, len(leaves(store, LSM))) == (0, 6)
     assert "?" not in shown
+
+
+@pipelines
+@pytest.mark.parametrize("way", [("--slice", "1"), ("--all",)])
+def test_without_a_terminal_nothing_is_deleted_unless_it_is_said(
+    pledger: Pledger, log: Ledger, pipeline: Pipeline, way: tuple[str, ...]
+) -> None:
+    fill(log, pipeline)
+    before = log.bound()
+    ended = pledger(pipeline.name, "reset", "brain_7", *way)
+    assert (ended.code, ended.out, log.bound()) == (2, "", before)
+    assert "nothing was deleted" in ended.err
+    assert "`--yes`" in ended.err
+    assert pledger(pipeline.name, "reset", "brain_7", *way, "--json").error["exit"] == 2
+    assert pledger(pipeline.name, "reset", "brain_7", *way, "--yes").code == 0
+    assert log.bound() > before
 
 
 def asked(dsn: str, answer: str, *arguments: str) -> tuple[str, int]:

@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.cli import main
-from gateway.project_state.declaration import LSM, PIPELINES, PSOCT, Pipeline
+from gateway.cli.main import main
+from gateway.cli.pipelines.options import parts_of
 from ledger import Ledger
-from ledger.project_state import enter_milestone_stage
-from ledger.project_state.item import children_name, flags_of, totals_of
+from ledger.pipelines import LSM, OCT, Pipeline, enter_milestone_stage
 from tests.gateway.projects import fill, options, path, pipelines
 
 Terminal = Callable[..., str]
@@ -39,7 +38,7 @@ def terminal(dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 def commands(pipeline: Pipeline, project: str) -> list[list[str]]:
     """Every command that shows something, on each of its levels."""
     top, _, leaf = pipeline.names
-    part = list(pipeline.parts)[-1]
+    part = parts_of(pipeline)[-1]
     expected = f"--{next(iter(pipeline.totals)).replace('_', '-')}"
     shown = [["show", project, *options(pipeline, *(1, 2, 3)[:depth])] for depth in range(4)]
     reports = [["report", project, expected, "4"], ["report", project, expected, "4", f"--{part}", "1"]]
@@ -89,19 +88,6 @@ def test_a_bar_is_read_with_and_without_colours(terminal: Terminal, log: Ledger)
     ]
 
 
-def test_the_declarations_are_those_of_the_ledger() -> None:
-    for pipeline in PIPELINES:
-        project, *kinds = pipeline.kinds
-        assert list(pipeline.totals) == list(totals_of(project.STATE))
-        parent = project
-        for level, kind in zip(pipeline.levels, kinds, strict=True):
-            assert f"{pipeline.name}.{level.name}" == kind.CATEGORY
-            assert kind.IDENT.fields()[-1] == f"{level.name}_id"
-            assert set(level.flags) == set(flags_of(kind.STATE))
-            assert children_name(parent.STATE) == level.plural
-            parent = kind
-
-
 def test_what_an_item_does_not_have_is_not_shown(terminal: Terminal, log: Ledger) -> None:
     store = fill(log, LSM)
     strip = ("lsm", "show", "brain_7", "--slice", "1", "--channel", "1", "--strip", "1", "--no-color")
@@ -112,7 +98,7 @@ def test_what_an_item_does_not_have_is_not_shown(terminal: Terminal, log: Ledger
 
 
 def test_an_oct_project_shows_its_slices_too(terminal: Terminal, log: Ledger) -> None:
-    fill(log, PSOCT)
+    fill(log, OCT)
     mark = ("psoct", "mark", "brain_7", "--slice", "2")
     terminal(80, *mark, "slice", "registered", "y")
     terminal(80, *mark, "mosaic", "enface_stitched", "y", "--mosaic", "1")
@@ -122,4 +108,9 @@ def test_an_oct_project_shows_its_slices_too(terminal: Terminal, log: Ledger) ->
     assert (row[2], row[4], row[-2:]) == ("pending", "0/3", ["enface", "registered"])
     told = terminal(80, "psoct", "report", "brain_7", "--no-color")
     rows = [line.split() for line in told.splitlines() if line.split()[:2] == ["2", "1"]]
-    assert rows == [["2", "1", "3", "0", "0", "1", "0", "███░░░░░░░", "enface"]]
+    assert rows == [["2", "1", "3", "0", "0", "0", "0", "1", "0", "░░░░░░░░░░", "enface"]]
+    for batch, state in (("1", "completed"), ("2", "running"), ("3", "failed")):
+        terminal(80, *mark, "batch", state, "--mosaic", "1", "--batch", batch)
+    told = terminal(80, "psoct", "report", "brain_7", "--no-color")
+    rows = [line.split() for line in told.splitlines() if line.split()[:2] == ["2", "1"]]
+    assert rows == [["2", "1", "3", "3", "1", "1", "0", "1", "0", "███▓▓▓×××", "enface"]]

@@ -11,9 +11,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gateway.cli import app
-from gateway.codes import MEANING
-from gateway.reference import reference, walk
+from gateway.cli.errors import MEANING
+from gateway.cli.main import app
+from gateway.cli.reference import reference, walk
 from tests.gateway.conftest import ROOT, environment
 
 ROOT_COMMAND: Any = typer.main.get_command(app)
@@ -31,11 +31,13 @@ def page() -> str:
 
 def test_the_reference_is_fresh() -> None:
     written = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
-    assert written == page(), "write it anew: python -m gateway.reference > docs/reference/cli.md"
+    assert written == page(), "write it anew: python -m gateway.cli.reference > docs/reference/cli.md"
 
 
 def test_these_are_the_commands() -> None:
     names = ["init", "doctor", "streams", "history", "show", "tail", "react"]
+    names += [f"reactors {name}" for name in ("list", "parked", "retry")]
+    names += ["log", "append", "status", "completion"]
     names += ["changes", "import", "export", "diff", "blame", "why", "states", "dwell", "rebuild", "verify"]
     names += [f"views {name}" for name in ("follow", "metrics", "parked", "retry", "attach", "detach")]
     names += [f"as-of {name}" for name in ("make", "list", "drop")]
@@ -84,7 +86,7 @@ def test_help_and_reference_have_every_exit_code() -> None:
 @pytest.mark.parametrize("argument", ["--version", "--help"])
 def test_what_is_asked_of_the_parser_loads_nothing_heavy(argument: str) -> None:
     code = (
-        "import sys\nfrom gateway.cli import main\n"
+        "import sys\nfrom gateway.cli.main import main\n"
         f"assert main([{argument!r}]) == 0\n"
         f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
     )

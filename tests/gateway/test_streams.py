@@ -97,7 +97,7 @@ def test_history_of_another_applications_bytes(pledger: Pledger, lamps: None) ->
 def test_history_in_both_directions_over_many_pages(
     pledger: Pledger, log: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.streams.PAGE", 3)
+    monkeypatch.setattr("gateway.cli.streams.PAGE", 3)
     log.append("counts/one", *(LampRead(value=n) for n in range(10)))
     versions = [found["version"] for found in pledger("history", "counts/one", "--json").objects]
     assert versions == list(range(1, 11))

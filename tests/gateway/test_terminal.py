@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from ledger import Ledger
-from ledger.project_state import LSMStateService
+from ledger.pipelines import LSMStateService
 from tests.gateway.conftest import COMMAND, environment
 from tests.lamp import OpenLamp
 

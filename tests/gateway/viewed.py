@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from projections.views.view import Batch, Statement, View
+from projections.engine.view import Batch, Statement, View
 from tests.lamp import LampBroke
 
 

@@ -6,12 +6,12 @@ import random
 from contextlib import suppress
 from typing import Any
 
-from consumers.jobs.dispatching import outcome_of
+from consumers.jobs.dispatch import outcome_of
 from consumers.jobs.fan_in import NAME
 from consumers.jobs.operation import OperationResult
 from ledger import LedgerError
 from ledger.jobs import OpenBatch, OpenJob
-from ledger.store.positions import Positions
+from ledger.log.readers import Positions
 
 from .sets import Sets
 
@@ -68,7 +68,7 @@ class Chaos:
         self.session = None
 
     def retry(self) -> None:
-        self.sets.jobs.retry(self.job)
+        self.sets.jobs.retry(self.job, whole=self.chance.random() < 0.3)
 
     def child(self) -> None:
         self.sets.jobs.submit("part", parent=self.job)

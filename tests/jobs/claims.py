@@ -6,14 +6,14 @@ from typing import Any
 
 import psycopg
 
+from consumers.jobs.claim import Claim, LogOffers, Offer
 from consumers.jobs.messages import Outcome
-from consumers.jobs.recording import Claimed, Recording, ending
-from consumers.jobs.taking import LogOffers, Taken
+from consumers.jobs.record import Recorder, outcome_part
 from ledger import Ledger
 from ledger.jobs import OpenBatch, OpenJob
-from ledger.store.leases import Leases
+from ledger.jobs.leases import Leases
+from projections.engine.projector import Projector, views_named
 from projections.shipped import load
-from projections.views.projector import Projector, views_named
 
 Connection = psycopg.Connection[Any]
 WORKER = {"host": "h", "pid": 1, "queues": None, "operations": ["ping"], "slots": 1, "busy": 0,
@@ -27,13 +27,13 @@ def shown(log: Ledger) -> None:
     Projector(log, views_named(["work"])).catch_up()
 
 
-def take(log: Ledger, worker: str = "w", most: int = 100, seconds: float = 60) -> list[Taken]:
+def take(log: Ledger, worker: str = "w", most: int = 100, seconds: float = 60) -> list[Offer]:
     """Leases on what waits, not claimed yet."""
     shown(log)
     return LogOffers(log, worker, None, seconds).take(most)
 
 
-def claim(log: Ledger, worker: str = "w", most: int = 100, seconds: float = 60) -> list[Taken]:
+def claim(log: Ledger, worker: str = "w", most: int = 100, seconds: float = 60) -> list[Offer]:
     """Claims on what waits."""
     taken = [one for one in take(log, worker, most, seconds) if one.due]
     for one in taken:
@@ -42,7 +42,7 @@ def claim(log: Ledger, worker: str = "w", most: int = 100, seconds: float = 60) 
     return taken
 
 
-def claim_one(log: Ledger, worker: str = "w") -> Taken:
+def claim_one(log: Ledger, worker: str = "w") -> Offer:
     """The claim on the only piece that waits."""
     (one,) = claim(log, worker)
     return one
@@ -64,7 +64,7 @@ def topics(log: Ledger, stream: str) -> list[str]:
     return [event.topic.partition(".")[2] for event in log.read(stream)]
 
 
-def end(log: Ledger, claimed: Taken, outcome: Outcome) -> None:
+def end(log: Ledger, claimed: Offer, outcome: Outcome) -> None:
     """Record what came of a claim, and give its lease back, as its worker does."""
-    Recording(log, "w").record([ending(Claimed(claimed.work, claimed.token), outcome)])
+    Recorder(log, "w").record([outcome_part(Claim(claimed.work, claimed.token), outcome)])
     Leases(log).release([(claimed.work.name, claimed.token)])

@@ -25,10 +25,16 @@ class Verdict(NamedTuple):
 class _Parent:
     status: str = "none"
     round: int = 0
+    reopened: int = 0
     total: int = 0
     ratio: float = 1.0
     waits: bool = False
     children: set[str] = field(default_factory=set)
+
+    @property
+    def nth(self) -> str:
+        """Its round, and how often it was reopened."""
+        return f"{self.round}:{self.reopened}" if self.reopened else str(self.round)
 
 
 def _good(end: str) -> bool:
@@ -39,8 +45,8 @@ class Oracle:
     """Reads a log once; verdicts: by job and round; closes: the facts that closed them; cancels: of jobs."""
 
     def __init__(self, events: Iterable[Recorded]) -> None:
-        self.verdicts: dict[tuple[str, int], Verdict] = {}
-        self.closes: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+        self.verdicts: dict[tuple[str, str], Verdict] = {}
+        self.closes: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
         self.cancels: dict[str, int] = {}
         self.ends: dict[str, dict[str, str]] = defaultdict(dict)  # by job: batch number or child -> how
         self.parents: dict[str, _Parent] = defaultdict(_Parent)
@@ -65,7 +71,7 @@ class Oracle:
     def _member(self, job: str, member: str, word: str) -> None:
         if word in ("completed", "succeeded", "failed", "cancelled", "lease_expired"):
             self.ends[job][member] = "failed" if word == "lease_expired" else word
-        elif word == "redriven":
+        elif word in ("redriven", "reopened"):
             self.ends[job].pop(member, None)
 
     def _job(self, job: str, word: str, data: dict[str, Any], position: int) -> None:
@@ -80,11 +86,15 @@ class Oracle:
                 one.children.add(data["child"])
             case "succeeded" | "failed":
                 if data.get("via"):
-                    self.closes[job, one.round].append({"topic": event_topic(word), **data})
+                    self.closes[job, one.nth].append({"topic": event_topic(word), **data})
                 one.waits = False
             case "cancelled":
                 one.waits = False
                 self.cancels[job] = position
+            case "reopened":
+                one.waits, one.reopened = True, data["nth"]
+                ends = self.ends[job]
+                self.ends[job] = {m: e for m, e in ends.items() if m in one.children or e == "completed"}
             case "redriven":
                 one.waits, one.children = False, set()
             case "released" | "attempt_failed" | "retry_later" | "lease_expired_requeue" | "lease_expired":
@@ -92,7 +102,7 @@ class Oracle:
 
     def _judge(self, job: str, position: int) -> None:
         one = self.parents[job]
-        if not one.waits or (job, one.round) in self.verdicts:
+        if not one.waits or (job, one.nth) in self.verdicts:
             return
         prefix = "" if one.round == 1 else f"{one.round}."
         members = [f"{prefix}{nr}" for nr in range(1, one.total + 1)] + sorted(one.children)
@@ -101,7 +111,7 @@ class Oracle:
         many = failed > 0 and failed / total >= one.ratio
         if many or None not in ends:
             topic = "job.succeeded" if good and not many else "job.failed"
-            self.verdicts[job, one.round] = Verdict(position, topic, failed, total, good)
+            self.verdicts[job, one.nth] = Verdict(position, topic, failed, total, good)
 
     def check(self) -> None:
         """Every round with a verdict was closed once, and so; or its job was cancelled after it was clear."""

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ledger.jobs import OpenBatch, OpenJob, OpenWork
+from ledger.jobs import OpenBatch, OpenJob
+from ledger.jobs.work import OpenWork
 
 NOW = datetime(2026, 3, 25, 12, tzinfo=UTC)
 ID = "5bd3f2a0-6d8c-4c0e-9c1d-0f6f7a2f3b11"

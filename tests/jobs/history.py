@@ -16,9 +16,11 @@ from typing import Any
 from uuid import UUID
 
 from ledger import ANY, Append, Ledger, MoveNotAllowed
-from ledger.append import append_of
 from ledger.errors import BadInput, ClaimLost
-from ledger.jobs import OpenBatch, OpenJob, OpenWork
+from ledger.jobs import OpenBatch, OpenJob
+from ledger.jobs.job import JobRecounted, JobSucceeded
+from ledger.jobs.work import OpenWork
+from ledger.log.append import append_of
 
 QUEUES, OPERATIONS, TAGS = ("default", "gpu", "a/b %"), ("embed", "write", "ping"), ("red", "ü", "a b")
 Work = OpenWork[Any, Any]
@@ -104,6 +106,20 @@ def _adopt(chance: Random, work: Work) -> None:
         work.add_child(chance.choice([job_id(chance), *work.state.children]))
 
 
+def _reopen(chance: Random, work: Work) -> None:
+    if isinstance(work, OpenJob):
+        work.reopen("go on")
+
+
+def _recount(chance: Random, work: Work) -> None:
+    """Its set closes it, or what was redriven of the set is counted anew."""
+    counts = {"progress_current": 2, "progress_total": 3, "failed": 1}
+    if isinstance(work, OpenJob) and work.state.dispatched:
+        work.record(JobSucceeded(via="last_batch_stored", **counts))
+    elif isinstance(work, OpenJob) and work.state.status == "succeeded" and work.state.split:
+        work.record(JobRecounted(**counts))
+
+
 def _late(chance: Random, work: Work) -> None:
     work.record(work.late(1, "succeeded", result={"rows": 4}))
 
@@ -117,11 +133,11 @@ DECISIONS: dict[str, Decision] = {
     "again": lambda _, work: work.offer_again(),
     "cancel": lambda chance, work: work.cancel(chance.choice([None, "parent_cancelled"])),
     "redrive": lambda _, work: work.redrive("try once more"),
-    "discard": lambda _, work: work.discard("hopeless"),
+    "discard": lambda _, work: work.discard("hopeless"), "reopen": _reopen, "recount": _recount,
 }  # fmt: skip
 OFTEN = (
     *("start",) * 6, *("report", "attempt", "retry", "expire", "fail", "dispatch", "second step") * 2,
-    "release", "succeed", "redrive",
+    "release", "succeed", "redrive", "reopen", "recount",
 )  # fmt: skip
 """Decisions that come oftener than once: those that need a claim, which is not always there."""
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from consumers.jobs import OperationResult, Registry, RetryLaterError, Session
+from consumers.jobs import OperationContext, OperationResult, Registry, RetryLaterError
 from tests.jobs.oddities import VALUES
 
 registry = Registry()
@@ -27,7 +27,7 @@ ENDURES = "import signal, time; [signal.signal(s, signal.SIG_IGN) for s in (1, 2
 def hostile(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Register a function of the payload under its name."""
 
-    def operation(session: Session, payload: Any, *, emit: Any) -> Any:
+    def operation(session: OperationContext, payload: Any, *, emit: Any) -> Any:
         return function(payload)
 
     registry.operation(function.__name__)(operation)
@@ -254,7 +254,7 @@ def hands_out_odd(payload: Any) -> OperationResult:
 
 
 @registry.operation("says_odd")
-def says_odd(session: Session, payload: Any, *, emit: Any) -> None:
+def says_odd(session: OperationContext, payload: Any, *, emit: Any) -> None:
     """What nobody can keep, and more than a number may be."""
     emit("odd", fields={"n": float("nan")})
     emit("odd", fields={"n": object()}, message="a\x00")
@@ -265,7 +265,7 @@ def says_odd(session: Session, payload: Any, *, emit: Any) -> None:
 
 
 @registry.operation("waits")
-def waits(session: Session, payload: Any, *, emit: Any) -> OperationResult:
+def waits(session: OperationContext, payload: Any, *, emit: Any) -> OperationResult:
     """Until it is told to stop."""
     print("waits", flush=True)
     deadline = time.monotonic() + 30
@@ -276,6 +276,6 @@ def waits(session: Session, payload: Any, *, emit: Any) -> OperationResult:
 
 
 @registry.operation("ends", ends_process=True)
-def ends(session: Session, payload: Any, *, emit: Any) -> OperationResult:
+def ends(session: OperationContext, payload: Any, *, emit: Any) -> OperationResult:
     """In a process that runs nothing else afterwards."""
     return OperationResult({"pid": os.getpid()})

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from consumers.jobs.cascade import cascade
-from consumers.jobs.dispatching import outcome_of
+from consumers.jobs.claim import Claim
+from consumers.jobs.context import OperationContext
+from consumers.jobs.dispatch import outcome_of
 from consumers.jobs.fan_in import fan_in
 from consumers.jobs.messages import Outcome, Task
 from consumers.jobs.operation import OperationResult
-from consumers.jobs.recording import Claimed, Recording, ending
-from consumers.jobs.session import Session
+from consumers.jobs.record import Recorder, outcome_part
 from ledger import Ledger
-from ledger.jobs import Batch, Jobs, OpenBatch, OpenJob, OpenWork
+from ledger.jobs import Batch, Jobs, OpenBatch, OpenJob
+from ledger.jobs.work import OpenWork
 
 
 class Sets:
@@ -23,27 +25,27 @@ class Sets:
     def __init__(self, log: Ledger) -> None:
         self.log, self.jobs = log, Jobs(log)
 
-    def claim(self, *key: str) -> Session:
+    def claim(self, *key: str) -> OperationContext:
         """Claim a job (its id) or a batch (the job's id, its number): what its operation would be given."""
         work = self.load(*key)
         work.start("hand")
         payload = self.log.read(work.name, limit=1)[0].data
         self.log.commit(work)
-        return Session(
+        return OperationContext(
             task_of(work, json.dumps(json.loads(payload or "{}").get("payload"))), lambda: self.log
         )
 
     def load(self, *key: str) -> OpenWork[Any, Any]:
         return self.log.load(OpenJob if len(key) == 1 else OpenBatch, *key)
 
-    def record(self, session: Session, result: OperationResult | Outcome) -> Outcome:
+    def record(self, session: OperationContext, result: OperationResult | Outcome) -> Outcome:
         """Record what an operation returned, as its worker does."""
         outcome = result if isinstance(result, Outcome) else outcome_of(session, result)
         key = [session.job_id] if session.batch is None else [session.job_id, session.batch]
         kind = OpenJob if session.batch is None else OpenBatch
         seen = self.log.load(kind, *key, version=session.task.version)  # as its worker claimed it
-        claimed = Claimed(seen, session.task.token)
-        Recording(self.log, "hand").record([ending(claimed, outcome)])
+        claimed = Claim(seen, session.task.token)
+        Recorder(self.log, "hand").record([outcome_part(claimed, outcome)])
         return outcome
 
     def deferred(self, batches: int = 0, children: int = 0, **fields: Any) -> str:
@@ -52,7 +54,9 @@ class Sets:
         self.dispatch(self.claim(job), batches, children, **fields)
         return job
 
-    def dispatch(self, session: Session, batches: int = 0, children: int = 0, **fields: Any) -> Outcome:
+    def dispatch(
+        self, session: OperationContext, batches: int = 0, children: int = 0, **fields: Any
+    ) -> Outcome:
         for n in range(children):
             session.submit("part", {"n": n})
         operations = (("default", {"operation": "part", "payload": {"n": n}}) for n in range(batches))

@@ -10,8 +10,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from consumers.jobs.messages import Broken, Outcome, Stopped, Succeeded, Task
-from consumers.jobs.slot import Slot
+from consumers.jobs.messages import Failed, Outcome, Stopped, Succeeded, Task
+from consumers.jobs.sandbox.slot import Slot
 
 PLACE = "tests.jobs.hostile:registry"
 PATIENCE = 60.0
@@ -41,7 +41,7 @@ def ready(slot: Slot) -> Slot:
     def heard() -> bool:
         if not slot.free:
             wait([slot.pipe], 0.1)
-            slot.answer()
+            slot.read_outcome()
         return slot.free
 
     until(heard, "the slot does not become free")
@@ -55,7 +55,7 @@ def outcome(slot: Slot) -> Outcome:
         if slot.overdue():
             slot.kill()
         wait([slot.pipe], 0.01)
-        return slot.answer() if slot.pipe.poll() else None
+        return slot.read_outcome() if slot.pipe.poll() else None
 
     found: Outcome = until(came, "no outcome came")
     return found
@@ -63,14 +63,14 @@ def outcome(slot: Slot) -> Outcome:
 
 def run(slot: Slot, operation: str, payload: Mapping[str, Any] | None = None, **fields: Any) -> Outcome:
     """Run an operation in a slot."""
-    ready(slot).give(task(operation, payload, **fields))
+    ready(slot).run(task(operation, payload, **fields))
     return outcome(slot)
 
 
-def failure(slot: Slot, operation: str, payload: Mapping[str, Any] | None = None, **fields: Any) -> Broken:
+def failure(slot: Slot, operation: str, payload: Mapping[str, Any] | None = None, **fields: Any) -> Failed:
     """Run an operation that fails."""
     found = run(slot, operation, payload, **fields)
-    assert isinstance(found, Broken), found
+    assert isinstance(found, Failed), found
     return found
 
 

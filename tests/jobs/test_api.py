@@ -11,11 +11,11 @@ import pytest
 
 import ledger
 from ledger import BadInput, Ledger, StreamConflict, StreamNotFound
-from ledger.append import body_of
 from ledger.errors import CommandReused, DuplicateJob, JobUnsuccessful, MoveNotAllowed
 from ledger.jobs import Jobs, OpenJob
 from ledger.jobs.job import JobReported
-from ledger.jobs.submitting import PIECE
+from ledger.jobs.jobs import MAX_JOBS
+from ledger.log.append import body_of
 from tests.jobs.claims import claim_one, shown, topics
 
 NOBODY = "8f14e45f-ceea-467f-a0e6-9d1c0a4c3f6e"
@@ -85,7 +85,7 @@ def test_a_payload_is_read_as_it_was_given(log: Ledger) -> None:
     }
     id = jobs.submit("ping", given, meta={"x": 2**70}, tags=["a", "b"], description="d")
     job = jobs.get(id)
-    assert job.payload == ledger.frozen.frozen(given)
+    assert job.payload == ledger.domain.frozen.frozen(given)
     assert (job.meta, job.tags, job.description) == ({"x": 2**70}, ("a", "b"), "d")
     again = jobs.submit("ping", job.payload, meta=job.meta)
     assert jobs.get(again).payload == job.payload
@@ -144,16 +144,16 @@ def test_many_jobs_in_one_append_per_thousand(log: Ledger) -> None:
     jobs = Jobs(log)
     before = log.bound()
     ids = jobs.submit_many(
-        ({"operation": "ping", "payload": {"n": n}} for n in range(PIECE + 5)), command="bulk"
+        ({"operation": "ping", "payload": {"n": n}} for n in range(MAX_JOBS + 5)), command="bulk"
     )
     events = log.log(before, log.bound(), 5000)
     assert [event.stream for event in events] == [f"job/{id}" for id in ids]
     assert len({event.recorded_at for event in events}) == 2
     again = jobs.submit_many(
-        [{"operation": "ping", "payload": {"n": n}} for n in range(PIECE + 5)], command="bulk"
+        [{"operation": "ping", "payload": {"n": n}} for n in range(MAX_JOBS + 5)], command="bulk"
     )
     assert again == ids
-    assert log.bound() == before + PIECE + 5
+    assert log.bound() == before + MAX_JOBS + 5
     assert jobs.submit_many([]) == []
     with pytest.raises(DuplicateJob):
         jobs.submit_many([{"operation": "ping", "unique": True}] * 2)
@@ -236,7 +236,7 @@ def test_comments_and_descriptions_beside_a_busy_worker(log: Ledger, monkeypatch
     def busy(asked: str) -> OpenJob:
         opened = load(asked)
         log.append_all(
-            [ledger.append.Append(f"job/{id}", [body_of(JobReported(token=claimed.token, event="a.b"))])]
+            [ledger.log.append.Append(f"job/{id}", [body_of(JobReported(token=claimed.token, event="a.b"))])]
         )
         return opened
 
@@ -284,11 +284,11 @@ def test_events_are_told_in_order(log: Ledger) -> None:
 
 def test_a_job_that_an_operation_prepares_is_looked_at_at_once() -> None:
     """So that what is wrong with it fails the operation, and not its worker."""
+    from consumers.jobs.context import OperationContext
     from consumers.jobs.messages import Task
-    from consumers.jobs.session import Session
 
     task = Task(f"job/{NOBODY}", 2, 2, "ping", "{}", NOBODY, 1)
-    session = Session(task, lambda: pytest.fail("it needs no ledger"))
+    session = OperationContext(task, lambda: pytest.fail("it needs no ledger"))
     for wrong in ({"delay": -1}, {"unique": True}, {"payload": {"a": float("nan")}}, {"colour": "red"}):
         with pytest.raises(BadInput):
             session.submit("ping", **wrong)  # type: ignore[arg-type]

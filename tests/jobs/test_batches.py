@@ -8,13 +8,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from consumers.jobs import dispatching
-from consumers.jobs.dispatching import outcome_of
+from consumers.jobs import dispatch
+from consumers.jobs.dispatch import outcome_of
 from consumers.jobs.messages import Deferred, Succeeded
 from consumers.jobs.operation import OperationResult
 from ledger import BadInput, Ledger, StreamConflict
 from ledger.errors import LedgerError, WorkStopped
-from ledger.jobs import Batches
+from ledger.jobs import Batches, OpenBatch
 
 from .sets import Sets, topics
 
@@ -29,8 +29,8 @@ def sets(log: Ledger) -> Sets:
 
 def test_pieces_are_bounded(sets: Sets, monkeypatch: pytest.MonkeyPatch) -> None:
     """A generator is read as it is recorded: in pieces by number, and by what their payloads take."""
-    monkeypatch.setattr(dispatching, "PIECE", 10)
-    monkeypatch.setattr(dispatching, "CHARACTERS", 3000)
+    monkeypatch.setattr(dispatch, "MAX_BATCHES", 10)
+    monkeypatch.setattr(dispatch, "MAX_CHARACTERS", 3000)
     sizes: list[int] = []
     session = sets.claim(sets.jobs.submit("split"))
     whole = session.ledger.append_all
@@ -81,6 +81,22 @@ def test_what_is_no_result_is_refused(sets: Sets, result: OperationResult) -> No
     session = sets.claim(sets.jobs.submit("split"))
     with pytest.raises((LedgerError, ValueError)):
         outcome_of(session, result)
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind"), [([1], "list"), ("{}", "str"), (0, "int"), ("", "str"), ([], "list")]
+)
+def test_a_payload_of_a_batch_that_is_no_mapping_is_named(sets: Sets, payload: Any, kind: str) -> None:
+    said = f"the payload {payload!r} of a batch of 'part' must be a mapping such as {{'n': 1}}, not a {kind}"
+    message = {"operation": "part", "payload": payload}
+    session = sets.claim(sets.jobs.submit("split"))
+    with pytest.raises(BadInput) as refused:
+        outcome_of(session, OperationResult(deferred=True, publish_operations=[("q", message)]))
+    assert str(refused.value) == said
+    with pytest.raises(BadInput) as refused:
+        OpenBatch(session.job_id, "9").queue(1, "part", "q", payload=payload)
+    assert str(refused.value) == said
+    assert sets.statuses(session.job_id) == {}
 
 
 def test_a_claim_that_is_over_hands_out_nothing(sets: Sets) -> None:
@@ -157,20 +173,18 @@ def test_a_group_is_completed_in_one_append(sets: Sets, log: Ledger) -> None:
     assert (one.topic, type(one), dict(one.result)) == (other.topic, type(other), {"rows": 5})  # type: ignore[union-attr]
 
 
-def test_a_group_that_was_beaten_looks_again(
-    sets: Sets, log: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_that_conflicts_reads_again(sets: Sets, log: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     job = sets.deferred(batches=3)
     group = Batches(log, "writer-1")
     whole = group._appends
 
-    def beaten(*given: Any) -> Any:
+    def conflicting(*given: Any) -> Any:
         found = whole(*given)
         if sets.batch(job, "2").status == "queued":
             sets.end("complete", job, "2")
         return found
 
-    monkeypatch.setattr(group, "_appends", beaten)
+    monkeypatch.setattr(group, "_appends", conflicting)
     done = group.complete(job, {nr: {} for nr in "123"})
     assert (sorted(done.completed), done.others) == (["1", "3"], {"2": "completed"})
 

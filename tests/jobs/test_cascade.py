@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
 from consumers.jobs import cascade as module
 from consumers.jobs.cascade import Cascade, cascade
-from consumers.jobs.dispatching import outcome_of
+from consumers.jobs.dispatch import outcome_of
 from consumers.jobs.operation import OperationResult
 from ledger import BadInput, GuardFailed, Ledger
 from ledger.errors import WorkStopped
@@ -58,14 +59,14 @@ def test_what_is_over_is_left(sets: Sets) -> None:
 
 def test_many_batches_in_pieces(sets: Sets, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some end between the look and the cancel."""
-    monkeypatch.setattr(module, "PIECE", 20)
+    monkeypatch.setattr(module, "MAX_STREAMS", 20)
     job = sets.deferred(batches=50)
     whole = Cascade._cancel
 
-    def late(self: Cascade, streams: list[str], reason: str) -> None:
+    def late(self: Cascade, streams: list[str], *more: Any) -> bool:
         for stream in streams[::7]:
             sets.end("complete", job, stream.rpartition("/")[2])
-        whole(self, streams, reason)
+        return whole(self, streams, *more)
 
     monkeypatch.setattr(Cascade, "_cancel", late)
     sets.jobs.cancel(job)

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from ledger.append import body_of
-from ledger.event import TOPICS, read_event
+from ledger.domain.known import KNOWN
+from ledger.domain.topics import read_event
 from ledger.jobs import OpenBatch, OpenJob
 from ledger.jobs.facts import WorkFact
-from projections.jobs.listed import JobList
+from ledger.log.append import body_of
+from projections.jobs.job_list import JobList
 from projections.shipped import load
-from projections.views.view import VIEWS
 from tests.jobs.history import history
 
 BOTH = (
@@ -29,6 +29,8 @@ FACTS = {
         "described",
         "dispatched",
         "dispatching",
+        "recounted",
+        "reopened",
         "succeeded",
     },
     "batch": {*BOTH, "completed", "computed", "queued"},
@@ -38,9 +40,11 @@ FACTS = {
 @pytest.mark.parametrize("category", FACTS)
 def test_topics_are_permanent(category: str) -> None:
     """A topic that is missing here is new: add it; one that is gone made old ledgers unreadable."""
-    known = {topic.partition(".")[2] for topic, kind in TOPICS.items() if topic.startswith(f"{category}.")}
+    known = {
+        topic.partition(".")[2] for topic, kind in KNOWN.events.items() if topic.startswith(f"{category}.")
+    }
     assert known == FACTS[category]
-    assert all(issubclass(TOPICS[f"{category}.{word}"], WorkFact) for word in known)
+    assert all(issubclass(KNOWN.events[f"{category}.{word}"], WorkFact) for word in known)
 
 
 def test_every_fact_is_read_as_it_was_recorded() -> None:
@@ -58,7 +62,7 @@ def test_every_fact_is_read_as_it_was_recorded() -> None:
 def test_a_status_in_a_fact_is_one_of_the_machine() -> None:
     for kind in (OpenJob, OpenBatch):
         machine = {to for tos in kind.MOVES.table.values() for to in tos}
-        leads = {TOPICS[f"{kind.CATEGORY}.{word}"].to for word in FACTS[kind.CATEGORY]} - {None}
+        leads = {KNOWN.events[f"{kind.CATEGORY}.{word}"].to for word in FACTS[kind.CATEGORY]} - {None}
         assert leads <= machine
         assert {*kind.RUNNING, *kind.WAITING} <= machine
 
@@ -67,7 +71,9 @@ def test_a_status_in_a_fact_is_one_of_the_machine() -> None:
 def test_views_follow_topics_that_there_are(view: str) -> None:
     """A misspelt topic would never come."""
     load()
-    followed = {topic for topic in VIEWS[view].topics or () if topic.split(".")[0] in FACTS}
-    assert followed <= set(TOPICS)
-    moving = {f"job.{word}" for word in FACTS["job"] if TOPICS[f"job.{word}"].to is not None}
+    followed = {topic for topic in KNOWN.views[view].topics or () if topic.split(".")[0] in FACTS}
+    whole = KNOWN.views[view].categories or ()
+    followed |= {f"{category}.{word}" for category in whole for word in FACTS[category]}
+    assert followed <= set(KNOWN.events)
+    moving = {f"job.{word}" for word in FACTS["job"] if KNOWN.events[f"job.{word}"].to is not None}
     assert moving - {"job.queue_stall_requeue"} <= followed

@@ -8,7 +8,8 @@ from consumers.jobs.fan_in import FanIn
 from consumers.jobs.operation import OperationResult
 from consumers.reactor import Answer
 from ledger import Ledger
-from ledger.store.ledger import connect
+from ledger.jobs.dead_letters import redrive
+from ledger.log.ledger import connect
 from projections import Follower
 
 from .sets import Sets, topics
@@ -111,7 +112,7 @@ def test_batches_that_end_before_the_set_is_known(sets: Sets) -> None:
 
 
 def _outcome(session, batches: int):  # type: ignore[no-untyped-def]
-    from consumers.jobs.dispatching import outcome_of
+    from consumers.jobs.dispatch import outcome_of
 
     messages = [("q", {"operation": "part"})] * batches
     return outcome_of(session, OperationResult(deferred=True, publish_operations=messages))
@@ -199,7 +200,7 @@ def test_a_fan_in_that_is_far_behind_does_not_close_the_next_round(sets: Sets, l
     sets.end("fail", job, "1")
     sets.end("fail", job, "2")
     sets.fan_in()
-    sets.jobs.retry(job)
+    sets.jobs.retry(job, whole=True)
     sets.dispatch(sets.claim(job), batches=2)
     answers: list[Answer] = []
     for event in Follower(log).poll():
@@ -237,11 +238,11 @@ def test_memory_is_bounded(sets: Sets, log: Ledger) -> None:
     for nr in "1234":
         for job in jobs:
             sets.end("complete", job, nr)
-    small = FanIn(log, most=5)
+    small = FanIn(log, max_size=5)
     answers = []
     for event in Follower(log).poll():
         answers += small(event)
-        assert sum(1 + len(family.ended) for family in small._families.values()) == small._size
+        assert sum(1 + len(one) for one in small._sets.values()) == small._size
         assert small._size <= 5 + 4
     assert sorted(answer.stream for answer in answers) == sorted(f"job/{job}" for job in jobs)
 
@@ -256,4 +257,19 @@ def test_strange_names_are_nobodys_batches(sets: Sets, log: Ledger) -> None:
     sets.end("complete", job, "1")
     sets.fan_in()
     sets.cascade()
+    assert sets.jobs.status(job) == "succeeded"
+
+
+def test_what_completed_between_the_verdict_and_the_close_closes_it_when_it_is_redriven(
+    sets: Sets, log: Ledger
+) -> None:
+    """Its failed batch was redriven and completed before the fan-in, which was behind, failed it."""
+    job = sets.deferred(batches=1)
+    sets.end("fail", job, "1")
+    redrive(log, f"batch/{job}/1")
+    sets.end("complete", job, "1")
+    sets.fan_in()
+    assert sets.jobs.status(job) == "failed"
+    sets.jobs.retry(job)
+    sets.fan_in()
     assert sets.jobs.status(job) == "succeeded"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from consumers.jobs.messages import Stopped
-from consumers.jobs.slot import Slot
+from consumers.jobs.messages import Stopped, UnknownHere
+from consumers.jobs.sandbox.slot import Slot
 from ledger import BadBody, Ledger
 from ledger.jobs import Jobs
 from tests.jobs.conftest import working
@@ -39,10 +39,9 @@ def slot(_slot: Slot) -> Iterator[Slot]:
         ("raises_system_exit", "SystemExit", "0"),
         ("raises_keyboard_interrupt", "KeyboardInterrupt", ""),
         ("raises_generator_exit", "GeneratorExit", ""),
-        ("raises_mute", "Mute", "its text cannot be had: __str__ raised SystemExit"),
+        ("raises_mute", "Mute", "no text: its __str__ raised SystemExit"),
         ("raises_nul", "ValueError", "a\ufffdb?c"),
         ("puts_off_for_ever", "RetryLaterError", "for ever"),
-        ("unheard_of", "UnknownOperation", "Unknown operation: 'unheard_of'"),
     ],
 )
 def test_what_is_raised_fails_the_job(slot: Slot, operation: str, code: str, message: str) -> None:
@@ -51,6 +50,13 @@ def test_what_is_raised_fails_the_job(slot: Slot, operation: str, code: str, mes
     assert broken.message.startswith(message)
     assert f"{code}" in broken.details["traceback"]
     assert not broken.transient
+
+
+def test_what_its_process_does_not_know_is_told_apart_from_what_failed(slot: Slot) -> None:
+    slot.run(task("unheard_of"))
+    said = outcome(slot)
+    assert isinstance(said, UnknownHere)
+    assert said.reason.startswith("Unknown operation: 'unheard_of'")
 
 
 def test_a_text_without_bounds_is_cut(slot: Slot) -> None:
@@ -94,7 +100,7 @@ def test_what_hangs_and_minds_no_signal_is_ended_in_time(slot: Slot, tmp_path: P
 def test_what_it_left_running_ends_with_it(slot: Slot, tmp_path: Path, then: str) -> None:
     """Also what ignores SIGTERM, keeps the pipes open, or left its session and lost its parent."""
     here = tmp_path / "pids"
-    ready(slot).give(task("leaves_a_daemon", {"here": str(here), "then": then}))
+    ready(slot).run(task("leaves_a_daemon", {"here": str(here), "then": then}))
     pids = until(lambda: here.exists() and here.read_text().split(), "it does not begin")
     if then == "hang":
         slot.kill()

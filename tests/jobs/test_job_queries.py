@@ -95,7 +95,7 @@ def test_batches_are_listed_and_a_dispatched_job_is_as_far_as_they_are(log: Ledg
         with log.open(OpenBatch, job, nr) as batch:
             batch.complete() if nr == "1" else batch.attempt_failed("ValueError", "page 7")
     Projector(log, [JOBS]).catch_up()
-    assert [(one.progress_current, one.progress_total) for one in asked.list()] == [(0, 1), (0, 3)]
+    assert [(one.progress_current, one.progress_total) for one in asked.list()] == [(0, 1), (1, 3)]
     child = jobs.submit("write", parent=other)
     ended(log, child)
     Projector(log, FOLLOWED).catch_up()
@@ -135,6 +135,7 @@ def test_figures_for_prometheus(log: Ledger, connection: Connection) -> None:
         'pledger_work_waiting{operation="embed",queue="gpu",schema="ledger"} 2.0',
         'pledger_work_due{operation="embed",queue="gpu",schema="ledger"} 1.0',
         'pledger_work_waiting{operation="embed.batch",queue="gpu",schema="ledger"} 2.0',
+        'pledger_work_untaken{operation="embed.batch",queue="gpu",reason="no worker knows its operation",',
         'pledger_leases{operation="embed",schema="ledger",state="expired"} 1.0',
         'pledger_workers{schema="ledger",state="working"} 1.0',
         'pledger_worker_busy{schema="ledger",worker="w"} 2.0',

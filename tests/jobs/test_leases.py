@@ -9,12 +9,13 @@ import psycopg
 import pytest
 
 from consumers.jobs import Worker
-from consumers.jobs.messages import PutOff, Succeeded
-from consumers.jobs.reaper import Figures, Reaper
+from consumers.jobs.messages import RetryLater, Succeeded
+from consumers.jobs.reaper import Counts, Reaper
 from ledger import GuardFailed, Ledger
 from ledger.jobs import Jobs, OpenBatch, OpenJob
-from ledger.store.leases import Held, Leases
-from projections.verify import Difference, Kind, rebuild_heads, verify
+from ledger.jobs.leases import HeldLease, Leases
+from projections.verify import rebuild_heads, verify
+from projections.verify.difference import Difference, Kind
 from tests.jobs.claims import LONG_AGO, claim, claim_one, dispatched, end, shown, topics
 from tests.verify.damage import as_owner, heads
 
@@ -42,7 +43,7 @@ def at_work(log: Ledger) -> Ledger:
         jobs.submit("ping")
     one, two, *_ = sorted(claim(log, most=3), key=lambda each: each.work.name, reverse=True)
     end(log, one, Succeeded(one.work.name, one.token))
-    end(log, two, PutOff(two.work.name, two.token))
+    end(log, two, RetryLater(two.work.name, two.token))
     claim(log)
     return log
 
@@ -77,7 +78,7 @@ def test_verify_names_a_token_that_is_not_the_one_of_the_events(
 ) -> None:
     before = heads(connection)
     as_owner(connection, f"UPDATE ledger.heads SET {damage} AND stream LIKE 'batch/%'")
-    (difference,) = looking(at_work, repair=True)
+    (difference,) = looking(at_work, repair=True, also=[Kind.HEAD_DIFFERS])
     assert difference.kind is Kind.HEAD_DIFFERS
     ((name, was, told),) = difference.fields
     assert (name, was) == ("token", kept)
@@ -88,7 +89,7 @@ def test_verify_names_a_token_that_is_not_the_one_of_the_events(
 def test_a_token_that_no_event_holds_stays(log: Ledger, connection: Connection) -> None:
     """Of a domain that says nothing of tokens."""
     from ledger import Append
-    from ledger.append import body_of
+    from ledger.log.append import body_of
     from tests.lamp import LampMade
 
     log.append_all([Append("lamp/a", [body_of(LampMade())], status="made", set_token=9)])
@@ -103,7 +104,7 @@ def test_workers_go_on_when_heads_were_lost_and_made_anew(log: Ledger, connectio
     one = claim_one(log)
     as_owner(connection, "TRUNCATE ledger.heads")
     rebuild_heads(log, processes=1)
-    held = [Held(one.work.name, one.token, "ping")]
+    held = [HeldLease(one.work.name, one.token, "ping")]
     assert Leases(log).renew("w", held, 60)[0].holds
     end(log, one, Succeeded(one.work.name, one.token))
     assert (jobs.status(job), topics(log, f"job/{job}")) == ("succeeded", ["created", "started", "succeeded"])
@@ -121,7 +122,7 @@ def test_a_job_is_not_stranded_that_was_ended_while_its_head_was_lost(
     rebuild_heads(log, processes=1)
     assert looking(log) == []
     if jobs.status(job) == "running":
-        for expected in (Figures(granted=1), Figures(requeued=1)):
+        for expected in (Counts(granted=1), Counts(requeued=1)):
             shown(log)
             assert Reaper(log).run_once() == expected
             connection.execute(LONG_AGO)
@@ -166,4 +167,4 @@ def test_w1_20_an_operation_that_holds_the_interpreter_keeps_its_lease(log: Ledg
         for thread in threads:
             thread.join()
     assert (jobs.get(job).attempt, jobs.get(job).requeues) == (1, 0)
-    assert reaper.figures.reaped == 0
+    assert reaper.counts.reaped == 0

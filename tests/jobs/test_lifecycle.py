@@ -33,6 +33,12 @@ from tests.jobs.given import (
 
 # The table of spec 2.3: from, trigger, event, to.
 
+
+def failed_set() -> OpenJob:
+    """A job that failed with its set."""
+    return after(dispatched(), lambda w: w.fail("AllChildrenFailed"))  # type: ignore[no-any-return]
+
+
 MOVES: list[tuple[str, Callable[[], Work], When, str, str]] = [
     ("a worker claims it", job, START, "job.started", "running"),
     ("its operation returned", running, ENDS["succeeded"], "job.succeeded", "succeeded"),
@@ -86,6 +92,14 @@ MOVES: list[tuple[str, Callable[[], Work], When, str, str]] = [
         "batch.redriven",
         "computed",
     ),
+    (
+        "somebody redrives the job that it belongs to",
+        lambda: after(writing(), lambda w: w.cancel()),
+        lambda w: w.redrive_with_job(3),
+        "batch.redriven",
+        "computed",
+    ),
+    ("its set goes on", failed_set, lambda w: w.reopen(), "job.reopened", "running"),
 ]  # fmt: skip
 
 
@@ -125,6 +139,11 @@ REFUSED: list[tuple[Callable[[], Work], When]] = [
     (job, lambda w: w.redrive()), (running, lambda w: w.redrive()), (dispatched, lambda w: w.redrive()),
     (lambda: ended("succeeded"), lambda w: w.redrive()), (lambda: ended("cancelled"), lambda w: w.redrive()),
     (lambda: after(ended("failed"), lambda w: w.discard()), lambda w: w.redrive()),
+    (dispatched, lambda w: w.reopen()), (lambda: ended("failed"), lambda w: w.reopen()),
+    (lambda: after(failed_set(), lambda w: w.discard()), lambda w: w.reopen()), (failed_set, START),
+    (lambda: after(dispatched(), lambda w: w.cancel()), lambda w: w.reopen()),
+    (lambda: after(computing(), lambda w: w.complete()), lambda w: w.redrive_with_job(1)),
+    (computing, lambda w: w.redrive_with_job(1)),
     (running, lambda w: w.offer_again()), (lambda: ended("failed"), lambda w: w.offer_again()),
     (job, lambda w: w.fail("E")), (lambda: ended("cancelled"), lambda w: w.fail("E")),
     (job, lambda w: w.create("again")), (running, lambda w: w.create("again")),

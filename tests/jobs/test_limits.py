@@ -12,17 +12,18 @@ import psycopg
 import pytest
 
 import ledger
-from consumers.jobs.taking import LogOffers, Taken
+from consumers.jobs.claim import LogOffers, Offer
 from ledger import BadInput, Ledger
 from ledger.errors import StreamConflict
-from ledger.jobs import Jobs, OpenOperation
-from projections.views.projector import Projector, views_named
+from ledger.jobs import Jobs
+from ledger.jobs.queue import OpenOperation
+from projections.engine.projector import Projector, views_named
 from tests.jobs.claims import claim, shown, take, topics
 
 Connection = psycopg.Connection[object]
 
 
-def finish(log: Ledger, *taken: Taken) -> None:
+def finish(log: Ledger, *taken: Offer) -> None:
     for one in taken:
         one.work.succeed()
         log.append_all([one.work.under_lease(one.token)])
@@ -49,7 +50,7 @@ class Taker(threading.Thread):
     def __init__(self, dsn: str, name: str, done: threading.Event) -> None:
         super().__init__(name=name)
         self.dsn, self.done, self.chance = dsn, done, random.Random(name)
-        self.begun: list[Taken] = []
+        self.begun: list[Offer] = []
 
     def run(self) -> None:
         with closing(ledger.connect(self.dsn, actor=self.name)) as log:
@@ -63,7 +64,7 @@ class Taker(threading.Thread):
                         finish(log, one)
                     over.append((one.work.name, one.token))
 
-    def _claimed(self, log: Ledger, one: Taken) -> bool:
+    def _claimed(self, log: Ledger, one: Offer) -> bool:
         one.work.start(self.name)
         try:
             log.commit(one.work)

@@ -12,10 +12,10 @@ import pytest
 from pydantic import Field, ValidationError
 
 from consumers.jobs import OperationResult, Payload, Registry, RetryLaterError
-from consumers.jobs.failures import broken, is_transient
-from consumers.jobs.messages import Broken
+from consumers.jobs.messages import Failed
 from consumers.jobs.operation import Operation, registry_at
-from consumers.jobs.recording import decide
+from consumers.jobs.record import decide
+from consumers.jobs.sandbox.errors import failure_of, is_transient
 from ledger import AppendUncertain, BadInput, LedgerBusy, NoPermission, ServerUnavailable, StorageFull
 from ledger.errors import BadPayload, UnknownOperation
 from ledger.jobs import OpenJob
@@ -235,7 +235,7 @@ def wrapped(error: Exception) -> Exception:
 )
 def test_errors_of_the_infrastructure_are_transient(error: Exception) -> None:
     assert is_transient(error)
-    assert broken(error, "job/1", 2).transient
+    assert failure_of(error, "job/1", 2).transient
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_a_failure_has_class_text_and_the_end_of_the_traceback() -> None:
     try:
         deep(100)
     except ArithmeticError as error:
-        found = broken(error, "job/1", 2)
+        found = failure_of(error, "job/1", 2)
     assert (found.error_code, found.message) == ("ArithmeticError", "first line\nsecond line")
     assert found.details["traceback"].endswith("ArithmeticError: first line\nsecond line\n")
     assert len(found.details["traceback"]) <= 4000
@@ -279,7 +279,7 @@ def failed(attempts: int, max_attempts: int, *, transient: bool) -> OpenJob:
     job.create("page", max_attempts=max_attempts)
     for _ in range(attempts):
         job.start("worker")
-        decide(job, Broken(job.name, job.state.token or 0, (), "E", "text", transient=transient))
+        decide(job, Failed(job.name, job.state.token or 0, (), "E", "text", transient=transient))
     return job
 
 

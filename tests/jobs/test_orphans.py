@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from consumers.jobs.reaper import Figures, Reaper
+from consumers.jobs.reaper import Counts, Reaper
 from ledger import Ledger
 from ledger.jobs import Jobs
-from ledger.store.leases import Leases
+from ledger.jobs.leases import Leases
 from tests.jobs.claims import WORKER, claim, shown, take, topics
 
 Connection = psycopg.Connection[Any]
@@ -28,10 +28,10 @@ def test_orphaned_work_is_offered_again_five_times_and_then_left(log: Ledger, co
     jobs, reaper = Jobs(log), Reaper(log, stall_seconds=1000)
     job = jobs.submit("ping")
     shown(log)
-    assert reaper.run_once() == Figures()  # not long enough
+    assert reaper.run_once() == Counts()  # not long enough
     for nth in range(6):
         as_projector(connection, AGED)
-        assert reaper.run_once() == Figures(offered=int(nth < 5))
+        assert reaper.run_once() == Counts(offered=int(nth < 5))
         shown(log)
     now = jobs.get(job)
     assert (now.status, now.stalls, topics(log, f"job/{job}").count("queue_stall_requeue")) == (
@@ -59,23 +59,23 @@ def test_work_that_waits_for_a_reason_is_no_orphan(log: Ledger, connection: Conn
         case "taken":
             take(log)
         case "busy":
-            Leases(log).greet("full", **{**WORKER, "busy": 1})
+            Leases(log).register("full", **{**WORKER, "busy": 1})
         case "behind":
             shown(log)
             jobs.cancel(job)
     if why != "behind":
         shown(log)
     as_projector(connection, AGED)
-    assert Reaper(log).run_once() == Figures()
+    assert Reaper(log).run_once() == Counts()
 
 
 def test_an_idle_worker_makes_waiting_work_an_orphan(log: Ledger, connection: Connection) -> None:
     Jobs(log).submit("ping")
-    Leases(log).greet("full", **{**WORKER, "busy": 1})
-    Leases(log).greet("idle", **WORKER)
+    Leases(log).register("full", **{**WORKER, "busy": 1})
+    Leases(log).register("idle", **WORKER)
     shown(log)
     as_projector(connection, AGED)
-    assert Reaper(log).run_once() == Figures(offered=1)
+    assert Reaper(log).run_once() == Counts(offered=1)
 
 
 def test_work_is_no_orphan_while_its_line_moves(log: Ledger, connection: Connection) -> None:
@@ -83,9 +83,9 @@ def test_work_is_no_orphan_while_its_line_moves(log: Ledger, connection: Connect
     jobs = Jobs(log)
     for _ in range(3):
         jobs.submit("ping")
-    Leases(log).greet("w", **{**WORKER, "slots": 2})
+    Leases(log).register("w", **{**WORKER, "slots": 2})
     claim(log, most=1)
     as_projector(connection, AGED)
-    assert Reaper(log).run_once() == Figures()
+    assert Reaper(log).run_once() == Counts()
     connection.execute("UPDATE ledger.leases SET taken_at = taken_at - interval '1 hour'")
-    assert Reaper(log).run_once() == Figures(offered=2)
+    assert Reaper(log).run_once() == Counts(offered=2)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from consumers.jobs.taking import LogOffers
+from consumers.jobs.claim import LogOffers
 from ledger import BadInput, Ledger
 from ledger.jobs import Jobs, OpenJob
-from ledger.store.leases import Leases
+from ledger.jobs.leases import Leases
 from tests.jobs.claims import claim_one, shown
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import ledger
-from consumers.jobs import LogOffers
-from consumers.jobs.messages import Broken, Outcome, PutOff, Succeeded
-from consumers.jobs.recording import Claimed, Part, Recording, claiming, ending
+from consumers.jobs.claim import Claim, LogOffers
+from consumers.jobs.messages import Failed, Outcome, RetryLater, Succeeded
+from consumers.jobs.record import Part, Recorder, claim_part, outcome_part
 from ledger import Ledger, StreamConflict
 from ledger.errors import ClaimLost, MoveNotAllowed
 from ledger.jobs import Jobs, OpenJob
+from projections.engine.projector import Projector, views_named
 from projections.shipped import load
-from projections.views.projector import Projector, views_named
 
 LIMIT = 2
 ENDS = (
@@ -39,28 +39,28 @@ class Racer:
         self.log = ledger.connect(dsn, actor=f"racer {number}")
         self.name, self.stop, self.random = f"racer {number}", stop, random.Random(number)
         self.offers = LogOffers(self.log, self.name, None, 30)
-        self.recording = Recording(self.log, self.name)
+        self.recording = Recorder(self.log, self.name)
 
     def run(self) -> None:
         """Take, claim and end, some of it late, until it shall stop."""
-        held: list[Claimed] = []
+        held: list[Claim] = []
         over: list[tuple[str, int]] = []
         with self.log:
             while not self.stop.is_set():
                 taken = [one for one in self.offers.take(self.random.randint(1, 4), over) if one.due]
                 ends = [claim for claim in held if self.random.random() < 0.6]
                 held = [claim for claim in held if claim not in ends]
-                parts = [ending(claim, self._outcome(claim)) for claim in ends]
-                claims = [claiming(one, self.name) for one in taken]
+                parts = [outcome_part(claim, self._outcome(claim)) for claim in ends]
+                claims = [claim_part(one, self.name) for one in taken]
                 self.recording.record(parts + claims)
                 held += [part.claim for part in claims if part.recorded]
                 over = [_known(part) for part in parts + claims if part.outcome or not part.recorded]
 
-    def _outcome(self, claim: Claimed) -> Outcome:
+    def _outcome(self, claim: Claim) -> Outcome:
         known = {"stream": claim.work.name, "token": claim.token}
         kinds: list[Outcome] = [
-            Succeeded(**known), PutOff(**known, reason="busy", delay_seconds=0),
-            Broken(**known, error_code="E"),
+            Succeeded(**known), RetryLater(**known, reason="busy", delay_seconds=0),
+            Failed(**known, error_code="E"),
         ]  # fmt: skip
         return self.random.choices(kinds, [8, 1, 1])[0]
 

@@ -9,13 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from consumers.jobs.claim import LogOffers
 from consumers.jobs.messages import Succeeded
-from consumers.jobs.reaper import Figures, Reaper
-from consumers.jobs.taking import LogOffers
+from consumers.jobs.reaper import Counts, Reaper
 from ledger import Ledger
 from ledger.errors import StreamConflict
 from ledger.jobs import Jobs, OpenBatch, OpenJob
-from ledger.store.leases import Held, Leases
+from ledger.jobs.leases import HeldLease, Leases
 from tests.jobs.claims import LONG_AGO, WORKER, claim, claim_one, dispatched, end, shown, take, topics
 
 Connection = psycopg.Connection[Any]
@@ -42,7 +42,7 @@ def test_an_expired_claim_is_requeued_within_its_budget_and_then_failed(
     ]  # fmt: skip
     assert (facts[-1].token, facts[-1].worker, facts[-1].prior_requeues) == (facts[-2].token, "c", 2)
     assert Leases(log).all() == []
-    assert reaper.run_once() == Figures()
+    assert reaper.run_once() == Counts()
 
 
 def test_a_batch_goes_back_to_the_step_it_was_at(log: Ledger, connection: Connection) -> None:
@@ -63,8 +63,8 @@ def test_a_renewal_that_comes_first_keeps_the_claim(log: Ledger, connection: Con
     Jobs(log).submit("ping")
     one = claim_one(log)
     connection.execute(LONG_AGO)
-    Leases(log).renew("w", [Held(one.work.name, one.token, "ping")], 60)
-    assert Reaper(log).run_once() == Figures()
+    Leases(log).renew("w", [HeldLease(one.work.name, one.token, "ping")], 60)
+    assert Reaper(log).run_once() == Counts()
     assert log.load(OpenJob, one.work.state.id).state.token == one.token
 
 
@@ -73,7 +73,7 @@ def test_a_renewal_that_comes_while_the_claim_is_ended_loses(log: Ledger, connec
     Jobs(log).submit("ping")
     one = claim_one(log)
     connection.execute(LONG_AGO)
-    reaper, held = Reaper(log), [Held(one.work.name, one.token, "ping")]
+    reaper, held = Reaper(log), [HeldLease(one.work.name, one.token, "ping")]
     (lease,) = reaper.leases.take_expired()
     assert Leases(log).renew("w", held, 60)[0].holds
     assert reaper._end([lease]).requeued == 1
@@ -87,7 +87,7 @@ def test_an_outcome_that_comes_first_stays(log: Ledger, connection: Connection) 
     reaper = Reaper(log)
     taken = reaper.leases.take_expired()
     end(log, one, Succeeded(one.work.name, one.token))
-    assert reaper._end(taken) == Figures(dropped=1)
+    assert reaper._end(taken) == Counts(dropped=1)
     assert topics(log, one.work.name) == ["created", "started", "succeeded"]
 
 
@@ -98,14 +98,14 @@ def test_leases_of_claims_that_are_over_are_taken_out(log: Ledger, connection: C
     jobs.cancel(over)
     take(log)
     connection.execute(LONG_AGO)
-    assert Reaper(log).run_once() == Figures(dropped=2)
+    assert Reaper(log).run_once() == Counts(dropped=2)
     assert (jobs.status(over), jobs.status(never)) == ("cancelled", "queued")
     assert len(claim(log)) == 1
 
 
 def test_silent_workers_are_no_longer_listed(log: Ledger, connection: Connection) -> None:
     for name in ("here", "gone"):
-        Leases(log).greet(name, **WORKER)
+        Leases(log).register(name, **WORKER)
     connection.execute("UPDATE ledger.workers SET seen_at = now() - interval '1 day' WHERE worker = 'gone'")
     assert Reaper(log).run_once().forgotten == 1
     assert [worker.worker for worker in Leases(log).workers()] == ["here"]
@@ -116,7 +116,7 @@ def test_of_many_reapers_each_claim_is_ended_by_one(log: Ledger, connection: Con
     ids = [jobs.submit("ping") for _ in range(40)]
     claim(log)
     connection.execute(LONG_AGO)
-    figures: list[Figures] = []
+    figures: list[Counts] = []
 
     def reap() -> None:
         barrier.wait()
@@ -145,11 +145,11 @@ def test_a_lost_lease_is_put_anew_and_its_worker_has_time_to_renew_it(
     connection.execute("DELETE FROM ledger.leases")
     shown(log)
     reaper = Reaper(log)
-    assert reaper.run_once() == Figures(granted=2)
+    assert reaper.run_once() == Counts(granted=2)
     assert {lease.worker for lease in Leases(log).all() if lease.holds} == {"alive", "dead"}
     connection.execute(LONG_AGO)
-    Leases(log).renew("alive", [Held(alive.work.name, alive.token, "ping")], 60)
-    assert reaper.run_once() == Figures(requeued=1)
+    Leases(log).renew("alive", [HeldLease(alive.work.name, alive.token, "ping")], 60)
+    assert reaper.run_once() == Counts(requeued=1)
     assert sorted(jobs.status(job) for job in ids) == ["queued", "running"]
     assert log.load(OpenJob, alive.work.state.id).state.token == alive.token
     assert dead.work.name != alive.work.name
@@ -162,9 +162,9 @@ def test_a_claim_whose_reaper_died_half_way_is_found_again(log: Ledger, connecti
     reaper = Reaper(log)
     assert len(reaper.leases.take_expired()) == 1  # and here it is killed
     shown(log)
-    assert reaper.run_once() == Figures(granted=1)
+    assert reaper.run_once() == Counts(granted=1)
     connection.execute(LONG_AGO)
-    assert reaper.run_once() == Figures(requeued=1)
+    assert reaper.run_once() == Counts(requeued=1)
     assert topics(log, one.work.name)[-1] == "lease_expired_requeue"
 
 
@@ -188,12 +188,12 @@ def test_w1_01_two_workers_never_have_one_job(log: Ledger, connection: Connectio
 def test_w1_02_what_a_killed_worker_had_is_offered_again(
     log: Ledger, connection: Connection, claimed: bool
 ) -> None:
-    """Taken is not acknowledged: before the claim nothing happened, after it the lease is watched."""
+    """Offer is not acknowledged: before the claim nothing happened, after it the lease is watched."""
     jobs = Jobs(log)
     job = jobs.submit("ping")
     (claim if claimed else take)(log, "killed")
     connection.execute(LONG_AGO)
-    assert Reaper(log).run_once() == (Figures(requeued=1) if claimed else Figures(dropped=1))
+    assert Reaper(log).run_once() == (Counts(requeued=1) if claimed else Counts(dropped=1))
     claim_one(log, "next")
     assert jobs.get(job).worker == "next"
 
@@ -226,8 +226,8 @@ def test_w1_11_a_healthy_job_may_run_for_as_long_as_it_wants(log: Ledger, connec
         connection.execute(
             "UPDATE ledger.leases SET taken_at = taken_at - interval '1 day', until = until - interval '59 s'"
         )
-        Leases(log).renew("w", [Held(one.work.name, one.token, "ping")], 60)
-        assert Reaper(log).run_once() == Figures()
+        Leases(log).renew("w", [HeldLease(one.work.name, one.token, "ping")], 60)
+        assert Reaper(log).run_once() == Counts()
     assert log.load(OpenJob, one.work.state.id).state.attempt == 1
 
 
@@ -238,11 +238,11 @@ def test_w1_12_a_dispatched_parent_is_never_a_candidate(log: Ledger, connection:
     dispatched(log, job, 3)
     shown(log)
     connection.execute(LONG_AGO)
-    assert Reaper(log).run_once() == Figures(dropped=1)  # the lease of the operation, which is over
+    assert Reaper(log).run_once() == Counts(dropped=1)  # the lease of the operation, which is over
     connection.execute("DELETE FROM ledger.leases")
     for _ in range(3):
-        assert Reaper(log, stall_seconds=0).run_once().plus(Figures(offered=-3)) in (
-            Figures(), Figures(offered=-3))  # fmt: skip
+        assert Reaper(log, stall_seconds=0).run_once().plus(Counts(offered=-3)) in (
+            Counts(), Counts(offered=-3))  # fmt: skip
         shown(log)
     now = jobs.get(job)
     assert (now.status, now.dispatched, now.rounds, now.attempt) == ("running", True, 1, 1)
@@ -273,15 +273,15 @@ def test_a_cycle_that_fails_is_logged_and_the_next_one_follows(
     """Spec S1-60."""
     reaper, stop, cycles = Reaper(log, every=0.001), threading.Event(), list[int]()
 
-    def cycle() -> Figures:
+    def cycle() -> Counts:
         cycles.append(1)
         if len(cycles) == 1:
             raise ZeroDivisionError("no luck")
         stop.set()
-        return Figures(requeued=1)
+        return Counts(requeued=1)
 
     monkeypatch.setattr(reaper, "run_once", cycle)
     with caplog.at_level(logging.ERROR):
         reaper.run(stop)
-    assert (len(cycles), reaper.figures.reaped) == (2, 1)
+    assert (len(cycles), reaper.counts.reaped) == (2, 1)
     assert "no luck" in caplog.text

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from consumers.jobs import Worker
-from consumers.jobs.messages import PutOff
-from consumers.jobs.taking import LogOffers, Taken
+from consumers.jobs.claim import LogOffers, Offer
+from consumers.jobs.messages import RetryLater
 from ledger import Ledger
+from ledger.domain.state import Pending
 from ledger.jobs import Jobs, OpenJob
-from ledger.state import Pending
 from tests.jobs.claims import claim_one, end, shown, take, topics
 from tests.jobs.conftest import REGISTRY, eventually
 
@@ -65,11 +65,11 @@ def test_w1_05_only_those_in_a_row_count() -> None:
     assert job.news[-1].retry_count == 1  # type: ignore[attr-defined]
 
 
-def put_off(log: Ledger, seconds: float) -> Taken:
+def put_off(log: Ledger, seconds: float) -> Offer:
     """A job whose operation was put off."""
     Jobs(log).submit("busy")
     claimed = claim_one(log)
-    end(log, claimed, PutOff(claimed.work.name, claimed.token, reason="busy", delay_seconds=seconds))
+    end(log, claimed, RetryLater(claimed.work.name, claimed.token, reason="busy", delay_seconds=seconds))
     return claimed
 
 
@@ -91,7 +91,7 @@ def test_the_due_time_is_in_the_log_the_head_and_the_view(
 def test_it_is_taken_once_it_is_due(log: Ledger) -> None:
     name = put_off(log, 0.05).work.name
     due = log.load(OpenJob, name[4:]).state.due_at
-    found: list[Taken] = []
+    found: list[Offer] = []
     eventually(lambda: found.extend(take(log)) or found)
     assert found[0].due
     assert found[0].now >= due  # type: ignore[operator]
@@ -102,7 +102,7 @@ def test_w1_05_a_kill_during_the_wait_loses_nothing(log: Ledger, admin_dsn: str)
     name = put_off(log, 0.05).work.name
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
         admin.execute("TRUNCATE ledger.leases, ledger.workers, ledger.rates")
-    found: list[Taken] = []
+    found: list[Offer] = []
     eventually(lambda: found.extend(take(log, "another")) or found)
     assert [(one.work.name, one.due) for one in found] == [(name, True)]
 

@@ -14,9 +14,9 @@ import pytest
 import ledger
 from consumers.jobs.scheduler import Scheduler
 from ledger import BadInput, Ledger, StreamNotFound
-from ledger.jobs import Jobs, OpenSchedule, Schedules
+from ledger.jobs import Jobs, Schedules
 from ledger.jobs.cron import MANY, missed, times
-from ledger.jobs.schedule import made_for
+from ledger.jobs.schedule import OpenSchedule, job_for
 
 NEVER = "0 0 1 1 *"
 EACH_TEN_MINUTES = "*/10 * * * *"
@@ -83,9 +83,9 @@ def test_it_is_paused_resumed_and_removed(log: Ledger) -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"cron": "* * *"}, "no cron expression"),
-    ({"cron": "61 * * * *"}, "bad minute"),
-    ({"cron": "0 0 30 2 *"}, "bad day-of-month"),
+    ({"cron": "* * *"}, "no cron expression: it has 3 fields"),
+    ({"cron": "61 * * * *"}, "'61' is no minute"),
+    ({"cron": "0 0 30 2 *"}, "names no time that ever comes"),
     ({"cron": 5}, "must be text"),
     ({"timezone": "Mars/Phobos"}, "no time zone"),
     ({"timezone": "../etc/passwd"}, "no time zone"),
@@ -177,7 +177,7 @@ def test_missed_times(log: Ledger, catch_up: str, fired: int, skipped: int) -> N
     assert scheduler.run_once()[:3] == (0, 0, 0), "each time is done with"
     state = schedules.get("s")
     assert (state.fired - 1, state.skipped, state.after) == (fired, skipped, due[-1])
-    made = [Jobs(log).get(made_for(state, at).id) for at in due[len(due) - fired :]]
+    made = [Jobs(log).get(job_for(state, at).id) for at in due[len(due) - fired :]]
     assert [(job.operation, job.payload, job.queue) for job in made] == [("ping", {"n": 1}, "q")] * fired
 
 
@@ -231,7 +231,7 @@ def test_a_time_that_was_submitted_already_is_only_recorded(log: Ledger) -> None
     schedules.set("s", EACH_TEN_MINUTES, "ping")
     before = rewind(log, "s", timedelta(minutes=20))
     at = missed(EACH_TEN_MINUTES, "UTC", before, schedules.clock())[-1]
-    made = made_for(schedules.get("s"), at)
+    made = job_for(schedules.get("s"), at)
     Jobs(log).record([made])
     assert Scheduler(log).run_once().fired == 1
     assert schedules.get("s").last_job == made.id
@@ -255,7 +255,7 @@ def test_one_that_cannot_fire_here_hinders_no_other(log: Ledger, caplog: pytest.
 def test_it_runs_and_wakes_when_something_is_due(log: Ledger) -> None:
     schedules, stop = Schedules(log), threading.Event()
     schedules.set("s", "* * * * * *", "ping")
-    thread = threading.Thread(target=Scheduler(log, longest_pause=1).run, args=[stop])
+    thread = threading.Thread(target=Scheduler(log, max_pause=1).run, args=[stop])
     thread.start()
     deadline = time.monotonic() + 10
     while schedules.get("s").fired < 1 and time.monotonic() < deadline:

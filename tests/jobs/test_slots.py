@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from consumers.jobs.messages import Succeeded
-from consumers.jobs.nursery import Nursery, shared
-from consumers.jobs.slot import Slot
+from consumers.jobs.sandbox.fork_server import ForkServer, shared
+from consumers.jobs.sandbox.slot import Slot
 from ledger import BadInput
 from tests.jobs.slots import PLACE, lives, outcome, ready, run, stopped, success, task, until
 
@@ -34,32 +34,32 @@ def test_a_process_runs_many_tasks(slot: Slot) -> None:
 
 
 def test_a_slot_is_free_only_without_a_task(slot: Slot) -> None:
-    ready(slot).give(task("ping"))
+    ready(slot).run(task("ping"))
     assert not slot.free
     outcome(slot)
     assert slot.free
 
 
 def test_an_operation_is_told_to_stop(slot: Slot) -> None:
-    ready(slot).give(task("waits"))
-    slot.tell_stop("it was cancelled")
-    slot.tell_stop("again")
+    ready(slot).run(task("waits"))
+    slot.request_stop("it was cancelled")
+    slot.request_stop("again")
     assert stopped(slot) == "it was cancelled"
 
 
 def test_a_stop_that_comes_late_does_not_stop_the_next(slot: Slot) -> None:
-    ready(slot).give(task("ping"))
+    ready(slot).run(task("ping"))
     until(slot.pipe.poll, "it does not answer")
-    slot.tell_stop("too late")
+    slot.request_stop("too late")
     assert isinstance(outcome(slot), Succeeded)
-    slot.tell_stop("nobody runs")
-    slot.give(task("how_it_is", {"seconds": 0.02}))
+    slot.request_stop("nobody runs")
+    slot.run(task("how_it_is", {"seconds": 0.02}))
     assert isinstance(outcome(slot), Succeeded)
 
 
 def test_a_killed_slot_has_stopped_and_goes_on(slot: Slot) -> None:
     before = success(slot, "ping")["pid"]
-    ready(slot).give(task("waits"))
+    ready(slot).run(task("waits"))
     slot.kill()
     assert not lives(before)
     assert stopped(slot) == "it was ended"
@@ -67,7 +67,7 @@ def test_a_killed_slot_has_stopped_and_goes_on(slot: Slot) -> None:
 
 
 def test_a_task_with_a_timeout_is_overdue_after_it(slot: Slot) -> None:
-    ready(slot).give(task("waits", timeout_seconds=0.05))
+    ready(slot).run(task("waits", timeout_seconds=0.05))
     assert not slot.overdue()
     until(slot.overdue, "it is never overdue")
     slot.kill()
@@ -125,29 +125,29 @@ def test_a_registry_that_cannot_be_used_is_no_loop(
         slot.close()
 
 
-# The nursery
+# The fork server
 
 
 @pytest.fixture(scope="module")
-def spawning() -> Iterator[Nursery]:
-    nursery = Nursery(forks=False)
-    yield nursery
-    nursery.close()
+def spawning() -> Iterator[ForkServer]:
+    fork_server = ForkServer(forks=False)
+    yield fork_server
+    fork_server.close()
 
 
-def test_a_child_may_begin_anew_instead_of_being_forked(spawning: Nursery) -> None:
+def test_a_child_may_begin_anew_instead_of_being_forked(spawning: ForkServer) -> None:
     """As on macOS."""
-    slot = Slot(PLACE, {}, nursery=spawning)
+    slot = Slot(PLACE, {}, fork_server=spawning)
     try:
         assert success(slot, "ping")["pid"] > 0
-        ready(slot).give(task("waits"))
-        slot.tell_stop("enough")
+        ready(slot).run(task("waits"))
+        slot.request_stop("enough")
         assert stopped(slot) == "enough"
     finally:
         slot.close()
 
 
-def test_without_its_nursery_a_slot_finds_another_one() -> None:
+def test_without_its_fork_server_a_slot_finds_another_one() -> None:
     slot = Slot(PLACE, {})
     try:
         before = success(slot, "ping")["pid"]
@@ -163,12 +163,12 @@ def test_without_its_nursery_a_slot_finds_another_one() -> None:
 WORKER = """
 import json, sys
 from tests.jobs.slots import PLACE, ready, run, success, task
-from consumers.jobs.slot import Slot
+from consumers.jobs.sandbox.slot import Slot
 slots = [Slot(PLACE, {}) for _ in range(3)]
 idle = success(slots[0], "ping")["pid"]
-ready(slots[1]).give(task("hangs", {"here": sys.argv[1] + "/hangs"}))
-ready(slots[2]).give(task("leaves_a_daemon", {"here": sys.argv[1] + "/daemon", "then": "hang"}))
-from consumers.jobs.nursery import shared
+ready(slots[1]).run(task("hangs", {"here": sys.argv[1] + "/hangs"}))
+ready(slots[2]).run(task("leaves_a_daemon", {"here": sys.argv[1] + "/daemon", "then": "hang"}))
+from consumers.jobs.sandbox.fork_server import shared
 print(json.dumps([idle, shared().pid]), flush=True)
 sys.stdin.read()
 """

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from ledger import Append, BadInput, Body, Ledger, StreamNotFound
-from ledger.append import body_of
 from ledger.jobs import Jobs, OpenBatch, OpenJob
 from ledger.jobs.batch import BatchQueued
+from ledger.log.append import body_of
 from projections.jobs import timeline
 from tests.jobs.history import history, record
 

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from consumers.jobs.dispatching import outcome_of
-from consumers.jobs.messages import Broken, Recorded
+from consumers.jobs.dispatch import outcome_of
+from consumers.jobs.messages import AlreadyRecorded, Failed
 from consumers.jobs.operation import OperationResult
 from ledger import BadInput, Ledger
 from ledger.errors import WorkStopped
@@ -40,7 +40,7 @@ def test_rows_and_end_in_one_transaction(sets: Sets, connection: psycopg.Connect
         assert _rows(connection) == []
     assert _rows(connection) == [("1", 20)]
     assert session.recorded
-    assert isinstance(outcome_of(session, OperationResult({"ignored": 1})), Recorded)
+    assert isinstance(outcome_of(session, OperationResult({"ignored": 1})), AlreadyRecorded)
     batch = sets.batch(job, "1")
     assert (batch.status, batch.token) == ("completed", None)
     (*_, end) = sets.log.read(f"batch/{job}/1")
@@ -95,12 +95,12 @@ def test_a_cancel_at_the_last_moment(sets: Sets, connection: psycopg.Connection[
     session = sets.claim(job, "1")
     ends = session._ends
 
-    def beaten(writing: Any) -> Any:
+    def cancelled(writing: Any) -> Any:
         appends = ends(writing)
         sets.end("cancel", job, "1")
         return appends
 
-    session._ends = beaten  # type: ignore[method-assign]
+    session._ends = cancelled  # type: ignore[method-assign]
     with pytest.raises(WorkStopped), session.transaction() as writing:
         writing.execute("INSERT INTO counts VALUES ('1', 1)")
     assert _rows(connection) == []
@@ -127,7 +127,7 @@ def test_a_death_between_commit_and_report_is_harmless(sets: Sets) -> None:
     session = sets.claim(job, "1")
     with session.transaction() as writing:
         writing.execute("INSERT INTO counts VALUES ('1', 1)")
-    sets.record(session, Broken(session.task.stream, session.task.token, error_code="ProcessDied"))
+    sets.record(session, Failed(session.task.stream, session.task.token, error_code="ProcessDied"))
     sets.fan_in()
     assert (sets.batch(job, "1").status, sets.jobs.status(job)) == ("completed", "succeeded")
 

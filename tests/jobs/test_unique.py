@@ -11,7 +11,7 @@ import pytest
 from ledger import BadInput, Ledger
 from ledger.errors import DuplicateJob, MoveNotAllowed
 from ledger.jobs import Jobs, dedup_key
-from ledger.jobs.submitting import key_of
+from ledger.jobs.jobs import key_of
 from tests.jobs.claims import claim_one
 
 

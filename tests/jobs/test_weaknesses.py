@@ -10,14 +10,17 @@ from typing import Any
 import psycopg
 import pytest
 
-from consumers.jobs.messages import Broken, PutOff
+from consumers.jobs.claim import LogOffers
+from consumers.jobs.context import OperationContext
+from consumers.jobs.messages import Failed, RetryLater
 from consumers.jobs.operation import Registry
-from consumers.jobs.session import Session
 from ledger import GuardFailed, Ledger
-from ledger.errors import UnknownOperation
 from ledger.jobs import Jobs, OpenBatch, OpenJob
+from ledger.jobs.leases import Leases
 from projections import Projector, views_named
 from projections.jobs import JobQueries
+from projections.jobs.untaken import untaken
+from tests.jobs.claims import WORKER
 from tests.jobs.sets import Sets
 
 HERE = Path(__file__).parent
@@ -47,7 +50,7 @@ HELD_BY: dict[str, tuple[str, ...]] = {
         "test_weaknesses::test_w1_06_what_a_failed_operation_had_half_done_is_not_committed",
         "test_transactions::test_an_error_in_the_block_ends_nothing",
     ),
-    "W1-07": ("test_weaknesses::test_w1_07_an_unknown_operation_fails_the_job_and_says_so",),
+    "W1-07": ("test_weaknesses::test_w1_07_an_unknown_operation_leaves_no_job_running",),
     "W1-08": (
         "test_weaknesses::test_w1_08_what_is_recorded_is_offered",
         "test_transactions::test_a_job_ends_with_its_rows_and_what_it_submits",
@@ -108,10 +111,10 @@ def caught_up(log: Ledger, *views: str) -> None:
     Projector(log, views_named(views)).catch_up()
 
 
-TAKE = "SELECT stream FROM ledger_views.take_work('w', 60, NULL, %s, '{}', '{}')"
+NOMINATE = "SELECT stream FROM ledger_views.nominate_work(NULL, NULL, %s)"
 
 
-def half_done(session: Session) -> None:
+def half_done(session: OperationContext) -> None:
     """An operation that fails between two of its rows."""
     with session.transaction() as writing:
         writing.execute("INSERT INTO mine VALUES (1)")
@@ -124,7 +127,7 @@ def test_w1_06_what_a_failed_operation_had_half_done_is_not_committed(
     """Its rows, and the jobs that it prepared; whether it failed or was put off."""
     connection.execute("CREATE TABLE mine (n integer)")
     sets = Sets(log)
-    for outcome in (Broken, PutOff):
+    for outcome in (Failed, RetryLater):
         session = sets.claim(sets.jobs.submit("embed", max_attempts=2))
         child = session.submit("ping")
         with pytest.raises(ArithmeticError):
@@ -134,19 +137,22 @@ def test_w1_06_what_a_failed_operation_had_half_done_is_not_committed(
     assert connection.execute("SELECT count(*) FROM mine").fetchone() == (0,)
 
 
-def test_w1_07_an_unknown_operation_fails_the_job_and_says_so(log: Ledger) -> None:
+def test_w1_07_an_unknown_operation_leaves_no_job_running(log: Ledger) -> None:
+    """Nobody claims what he does not know: it waits, and it is said why."""
     with pytest.raises(KeyError, match="nowhere"):
         Registry().get("nowhere")
-    sets = Sets(log)
-    job = sets.jobs.submit("nowhere")
-    session = sets.claim(job)
-    error = UnknownOperation("nowhere", ())
-    what = {"error_code": type(error).__name__, "message": str(error)}
-    sets.record(session, Broken(session.task.stream, session.task.token, **what))
-    caught_up(log, "jobs")
-    (letter,) = JobQueries(log).dead()
-    assert (letter.job, letter.error_code) == (job, "UnknownOperation")
-    assert "nowhere" in letter.message
+    job = Jobs(log).submit("nowhere", queue="quick")
+    caught_up(log, "work")
+    assert LogOffers(log, "w", None, 60, operations=["ping"]).take(9) == []
+    assert untaken(log) == [("quick", "nowhere", 1, "no worker runs")]
+    Leases(log).register("w", **WORKER)
+    assert untaken(log) == [("quick", "nowhere", 1, "no worker knows its operation")]
+    Leases(log).register("w", **{**WORKER, "operations": ["nowhere"]})
+    assert untaken(log) == []
+    Leases(log).register("v", **{**WORKER, "operations": ["nowhere"], "queues": ["default"]})
+    Leases(log).register("w", **{**WORKER, "operations": ["nowhere"], "draining": True})
+    assert untaken(log)[0].why == "no worker that knows its operation takes from its queue"
+    assert Jobs(log).status(job) == "queued"
 
 
 def test_w1_08_what_is_recorded_is_offered(log: Ledger, connection: Connection) -> None:
@@ -154,7 +160,7 @@ def test_w1_08_what_is_recorded_is_offered(log: Ledger, connection: Connection) 
     job = Jobs(log).submit("ping")
     assert log.bound() == log.read(OpenJob.name_of(job))[0].position
     caught_up(log, "work")
-    assert connection.execute(TAKE, [1]).fetchall() == [(OpenJob.name_of(job),)]
+    assert connection.execute(NOMINATE, [1]).fetchall() == [(OpenJob.name_of(job),)]
 
 
 def test_w1_15_what_is_visible_is_what_holds(log: Ledger, connection: Connection) -> None:
@@ -215,7 +221,7 @@ def test_w1_19_a_dead_letter_says_why_and_comes_back_or_goes(log: Ledger) -> Non
     for job, code in zip(ids, codes, strict=True):
         session = sets.claim(job)
         what = {"error_code": code, "message": f"why {job}"}
-        sets.record(session, Broken(session.task.stream, session.task.token, **what))
+        sets.record(session, Failed(session.task.stream, session.task.token, **what))
     caught_up(log, "jobs")
     letters = asked.dead()
     assert [(one.job, one.message) for one in letters] == [(job, f"why {job}") for job in reversed(ids)]
@@ -238,7 +244,7 @@ def test_w1_22_what_is_said_names_the_attempt_that_said_it(log: Ledger) -> None:
         session = sets.claim(job)
         session.emit("page.done")
         tokens.append(session.task.token)
-        sets.record(session, Broken(session.task.stream, session.task.token, error_code="OSError"))
+        sets.record(session, Failed(session.task.stream, session.task.token, error_code="OSError"))
     told: list[Any] = [event.event for event in sets.jobs.events(job)]
     assert [fact.token for fact in told if fact.topic == "job.reported"] == tokens
     assert [fact.token for fact in told if fact.topic == "job.started"] == tokens

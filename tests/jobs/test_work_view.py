@@ -7,15 +7,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from consumers.jobs import LogOffers, Taken
-from consumers.jobs.recording import Recording, claiming
+from consumers.jobs.claim import LogOffers, Offer
+from consumers.jobs.record import Recorder, claim_part
 from ledger import Ledger
 from ledger.jobs import Jobs, OpenBatch, OpenJob
-from ledger.store.leases import Leases
+from ledger.jobs.leases import Leases
+from projections.engine.check import ViewCheck
+from projections.engine.projector import Projector, views_named
 from projections.shipped import load
-from projections.verify import Difference, verify
-from projections.views.projector import Projector, views_named
-from projections.views.verifying import ViewCheck
+from projections.verify import verify
+from projections.verify.difference import Difference
 
 Connection = psycopg.Connection[Any]
 ROWS = "SELECT stream, ready, delayed, queue, operation, parent FROM ledger_views.work ORDER BY position"
@@ -36,13 +37,13 @@ class Taker:
         self.log, self.projector, self.name = log, projector, name
         self.offers = LogOffers(log, name, options.get("queues"), options.get("seconds", 60))
 
-    def take(self, most: int = 10, over: list[tuple[str, int]] | None = None) -> list[Taken]:
+    def take(self, most: int = 10, over: list[tuple[str, int]] | None = None) -> list[Offer]:
         self.projector.catch_up()
         return self.offers.take(most, over or [])
 
     def claim(self, most: int = 10) -> list[str]:
         taken = self.take(most)
-        Recording(self.log, self.name).record([claiming(one, self.name) for one in taken])
+        Recorder(self.log, self.name).record([claim_part(one, self.name) for one in taken])
         return [str(one.work.key[0]) for one in taken]
 
 
@@ -86,7 +87,7 @@ def test_what_waits_is_not_taken(log: Ledger, projector: Projector, connection: 
     jobs.cancel(late)
     assert taker.claim() == [held]
     with log.open(OpenJob, narrow[0]) as opened:
-        opened.fail("Broken")
+        opened.fail("Failed")
     Leases(log).release([(OpenJob.name_of(narrow[0]), 2)])
     assert taker.claim() == [narrow[1]]
     assert taker.claim() == []
@@ -126,7 +127,7 @@ def test_batches_and_their_second_step(log: Ledger, projector: Projector, connec
         batch.queue(1, "compute", "cpu", payload={"part": 1})
     (taken,) = taker.take()
     assert (taken.payload, taken.parent_status) == ('{"part": 1}', "running")
-    Recording(log, "taker").record([claiming(taken, "taker")])
+    Recorder(log, "taker").record([claim_part(taken, "taker")])
     with log.open(OpenBatch, job, "1") as batch:
         batch.computed("write", "disk", {"rows": 3})
     Leases(log).release([(taken.work.name, taken.token)])
@@ -136,7 +137,7 @@ def test_batches_and_their_second_step(log: Ledger, projector: Projector, connec
         (f"job/{job}", False, False, "default", "coordinator", None),
         (f"batch/{job}/1", True, False, "disk", "write", f"job/{job}"),
     ]
-    Recording(log, "taker").record([claiming(taken, "taker")])
+    Recorder(log, "taker").record([claim_part(taken, "taker")])
     with log.open(OpenBatch, job, "1") as batch:
         batch.complete()
     projector.catch_up()

@@ -13,10 +13,10 @@ import pytest
 import consumers.jobs.worker
 from consumers.jobs.messages import Outcome, Prepared, Stopped, Succeeded, Task
 from ledger import Ledger, ServerUnavailable
-from ledger.append import Append
 from ledger.errors import AppendUncertain, Refused
 from ledger.jobs import Jobs, OpenBatch, OpenJob
-from ledger.store.leases import Leases
+from ledger.jobs.leases import Leases
+from ledger.log.append import Append
 from tests.jobs.conftest import eventually, topics, working
 
 
@@ -37,7 +37,7 @@ class HandSlot:
     def free(self) -> bool:
         return self.task is None
 
-    def give(self, task: Task) -> None:
+    def run(self, task: Task) -> None:
         assert self.task is None
         self.ran.append(task)
         self.task = task
@@ -47,7 +47,7 @@ class HandSlot:
         assert self.task is not None
         self.theirs.send(kind(self.task.stream, self.task.token, **fields))
 
-    def answer(self) -> Outcome | None:
+    def read_outcome(self) -> Outcome | None:
         outcome: Outcome = self.pipe.recv()
         self.task = None
         return outcome
@@ -55,7 +55,7 @@ class HandSlot:
     def overdue(self) -> bool:
         return False
 
-    def tell_stop(self, reason: str) -> None:
+    def request_stop(self, reason: str) -> None:
         self.told.append(reason)
 
     def kill(self) -> None:
@@ -126,7 +126,7 @@ def parent_of_a_batch(log: Ledger, status: str) -> str:
         opened.start("somebody")
     with log.open(OpenJob, job) as opened:
         opened.begin_dispatch()
-        opened.cancel() if status == "cancelled" else opened.fail("Broken")
+        opened.cancel() if status == "cancelled" else opened.fail("Failed")
     with log.open(OpenBatch, job, "1") as batch:
         batch.queue(1, "ping", "default", payload={})
     return job
@@ -152,7 +152,7 @@ def test_an_outage_loses_no_outcome(
         return appends(given, **options)
 
     monkeypatch.setattr(log, "append_all", append_all)
-    monkeypatch.setattr(consumers.jobs.worker, "AWAY", 0.01)
+    monkeypatch.setattr(consumers.jobs.worker, "RETRY_PAUSE", 0.01)
     with working(log, concurrency=1, drain_seconds=20) as at_work:
         first, second = jobs.submit("ping"), jobs.submit("ping")
         eventually(lambda: not away and slots[0].task is not None)

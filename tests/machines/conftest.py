@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 import ledger
-from ledger.store.embedded import Embedded
+from ledger.embedded import Embedded
 
 _numbers = count(1)
 
@@ -34,7 +34,7 @@ def shared(postgres: Embedded, template: str) -> Iterator[ledger.Ledger]:
 @pytest.fixture
 def user(shared: ledger.Ledger) -> Iterator[psycopg.Connection[Any]]:
     """A connection of the user's own to the shared ledger's database, outside autocommit."""
-    with psycopg.connect(shared.target.conninfo) as opened:
+    with psycopg.connect(shared.address.conninfo) as opened:
         yield opened
 
 

@@ -15,8 +15,8 @@ from threading import Barrier
 from typing import Any
 
 import ledger
-from ledger import Ledger, Refused
-from ledger.machines import From, Machine, State, Transition, before, retry_conflicts
+from ledger import Ledger, Refused, retry_conflicts
+from ledger.machines import From, Machine, State, Transition, before
 
 
 class Raced:
@@ -69,7 +69,7 @@ def turn(log: Ledger, machine: type[Machine], key: str, most: int = 1000) -> int
             done = moved.transition_to(*moved.allowed_transitions()).attempt()
         return done
 
-    return retry_conflicts(once, max_retries=most, pause=0.001, longest=0.02).number
+    return retry_conflicts(once, attempts=most + 1, pause=0.001, max_pause=0.02).number
 
 
 def at_once(threads: int, act: Callable[[], Any]) -> list[Any]:

@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-import ledger
 from ledger import BadInput, Ledger
-from projections.in_state import InState
-from projections.views.projector import Projector
+from ledger.domain.known import KNOWN
+from projections.engine.projector import Projector
+from projections.views.in_state import InState
 from tests.machines.desk import INSERT, NOON, Connection, Desk, Parcel
 
 
@@ -88,7 +88,7 @@ def test_of_a_machine_that_the_ledger_knows_the_beginning_is_known(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Parcel(desk.log, "moved here").move("sent")
-    monkeypatch.delitem(ledger.machines.MACHINES, "adopted_parcel")
+    monkeypatch.delitem(KNOWN.machines, "adopted_parcel")
     desk.write("P", ("sent", 10))
     desk.adopt("adopted_parcel")
     assert desk.history("P", "adopted_parcel")[0].from_state == "packed"

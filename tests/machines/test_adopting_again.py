@@ -129,7 +129,7 @@ def test_who_moves_meanwhile_is_seen(desk: Desk, monkeypatch: pytest.MonkeyPatch
 
     def through_the_window(stream: str, *events: Any, **_: Any) -> Any:
         from ledger import Append
-        from ledger.append import body_of
+        from ledger.log.append import body_of
 
         return append_all([Append(stream, [body_of(event) for event in events])])
 

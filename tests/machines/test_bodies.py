@@ -10,7 +10,6 @@ import pytest
 from ledger import BadDefinition, InvalidCallback, InvalidState, InvalidTransition
 from ledger.machines import (
     From,
-    Kind,
     Machine,
     State,
     after,
@@ -20,6 +19,7 @@ from ledger.machines import (
     guard_failure,
     transition_failure,
 )
+from ledger.machines.definition import Kind
 
 Marks = list[tuple[Kind, str, str | None, tuple[str, ...]]]
 

@@ -16,7 +16,8 @@ from ledger import (
     InvalidTransition,
     StateConstantConflict,
 )
-from ledger.machines import From, Kind, Machine, State
+from ledger.machines import From, Machine, State
+from ledger.machines.definition import Kind
 from tests.machines.payments import Payment, Submission
 
 

@@ -117,7 +117,7 @@ def test_what_no_fragment_is_made_of(log: Ledger) -> None:
         InState(Parcel, "awa")
     with pytest.raises(InvalidState, match="say which"):
         NotInState(Parcel)
-    with pytest.raises(BadInput, match="known_machine"):
+    with pytest.raises(BadInput, match="machine_info"):
         InState("queried_parcel", "away")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="key must be a column"):
         InState(Parcel, "away").where(key="id")  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ class Step(Machine, name="walk"):
 @pytest.fixture
 def elsewhere(shared: Ledger) -> Iterator[Ledger]:
     """The same ledger, as another process has it."""
-    with ledger.connect(shared.target.conninfo) as opened:
+    with ledger.connect(shared.address.conninfo) as opened:
         yield opened
 
 

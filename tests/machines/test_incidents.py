@@ -18,9 +18,9 @@ from xml.sax.saxutils import quoteattr
 import pytest
 
 from ledger import Ledger
+from ledger.domain.names import split_name
 from ledger.exchange import Source, Xes
 from ledger.machines import Definition, Machine, PastMove, Replayed, discover, replay
-from ledger.names import split_name
 from projections.audit import Axis, Question, counts, dwell
 from tests.audit.test_incidents import Read, read
 

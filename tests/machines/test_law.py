@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from ledger import Ledger, LedgerError
-from ledger.machines import Machine, MachineDefined
-from ledger.store.embedded import Embedded
+from ledger import Ledger
+from ledger.embedded import Embedded
+from ledger.machines import Machine
+from ledger.machines.definition_stream import MachineDefined
 from tests.contracts.machines import NUMBERS, ledger_of_its_own
 from tests.machines.oracle import BEATEN, MOVED, Past, Table
+from tests.machines.things import Thing, Wrong, outcome
 
 NAMES = "abcde"
 STATE = st.sampled_from(NAMES)
@@ -38,32 +40,6 @@ FEW = settings(
 MANY = settings(FEW, max_examples=60, stateful_step_count=60)
 
 
-class Wrong(Exception):
-    """What goes wrong in a transaction of the user's."""
-
-
-class Thing:
-    """An object; what `meanwhile` does happens once, after its next move is decided."""
-
-    def __init__(self, key: str) -> None:
-        self.id, self.committed = key, list[str]()
-        self.meanwhile: Callable[[], object] | None = None
-
-    def decided(self) -> bool:
-        act, self.meanwhile = self.meanwhile, None
-        if act is not None:
-            act()
-        return True
-
-
-def outcome(act: Callable[[], object]) -> str:
-    """What comes of it: the name of the ledger's error, or whether there was a move."""
-    try:
-        return "ok" if (done := act()) is None else MOVED if done else "not moved"
-    except LedgerError as error:
-        return type(error).__name__
-
-
 class Law(RuleBasedStateMachine):
     """A machine and three objects of it, two in a ledger and one in memory, beside an oracle."""
 
@@ -81,14 +57,14 @@ class Law(RuleBasedStateMachine):
         class Drawn(Machine, name="law.drawn"):
             pass
 
-        self.machine, self.bare = Drawn, kind == "bare"
+        self.machine, self.bare, self.called = Drawn, kind == "bare", kind == "called"
         if not self.bare:
             Drawn.guard_transition()(lambda thing, last, said: thing.decided())
             Drawn.after_transition(after_commit=True)(
                 lambda thing, move: thing.committed.append(move.to_state)
             )
         if kind == "called":
-            Drawn.after_transition()(lambda thing, move: None)
+            Drawn.after_transition()(lambda thing, move: thing.moved())
         self.remembered = Drawn(None, self.things["memory"])
         for name in NAMES[:3]:
             Drawn.state(name, initial=name == "a")
@@ -164,6 +140,36 @@ class Law(RuleBasedStateMachine):
             assert outcome(lambda: self.of(name).move(new, n=number)) == self.table.move(past, new, number)
         self.agrees(name)
 
+    @rule(name=OBJECT, new=STATE, number=SAID, inner=STATE, inners=SAID, fails=st.booleans())
+    def nest(self, name: str, new: str, number: int, inner: str, inners: int, fails: bool) -> None:
+        """A callback after the move moves the object on; if it then fails, neither was made."""
+        if not self.called:
+            return
+        past, thing, came = self.pasts[name], self.things[name], list[str]()
+        kept = [*past]
+
+        def act() -> None:
+            came.append(outcome(lambda: self.of(name).move(inner, n=inners)))
+            assert said(self.of(name)) == past
+            if fails:
+                raise Wrong
+
+        wanted = self.table.answer(past, new, number)
+        if wanted == MOVED:
+            self.table.move(past, new, number)
+            inner_wanted = self.table.move(past, inner, inners)
+            thing.then = act
+        try:
+            done = outcome(lambda: self.of(name).move(new, n=number))
+        except Wrong:
+            done = "failed"
+        assert done == ("failed" if wanted == MOVED and fails else wanted)
+        if wanted == MOVED:
+            assert came == [inner_wanted]
+        if done == "failed":
+            past[:] = kept
+        self.agrees(name)
+
     @rule(steps=st.lists(STEP, max_size=6), end=st.sampled_from(["commit", "commit", "fail"]), level=LEVELS)
     def transaction(self, steps: list[Any], end: str, level: psycopg.IsolationLevel) -> None:
         """Moves in a transaction of the user's, some in savepoints that end undone, others in between."""
@@ -235,7 +241,7 @@ class Law(RuleBasedStateMachine):
         machine, past = self.of(name), self.pasts[name]
         assert said(machine) == past
         assert machine.current_state(force_reload=True) == self.table.state(past)
-        assert self.things[name].committed == [to for _, to, _ in past if not self.bare]
+        assert sorted(self.things[name].committed) == sorted(to for _, to, _ in past if not self.bare)
         if name != "memory" and past:
             head = self.log.head(machine.stream)
             assert head is not None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from decimal import Decimal
+from typing import Any, ClassVar
 
 import psycopg
 import pytest
@@ -172,3 +173,54 @@ def test_a_guard_cannot_change_what_is_said(place: Any, key: str) -> None:
 
     with pytest.raises(TypeError, match="does not support item assignment"):
         Meddled(place, key).move("b", sum=5)
+
+
+# Guards are given what is kept
+
+
+class Booking(BaseModel):
+    """With what is said, and what need not be."""
+
+    sum: Decimal
+    currency: str = "EUR"
+
+
+class Booked(Machine, name="booked"):
+    OPEN = State("open", initial=True)
+    DONE = State("done")
+    table = (From(OPEN).To(DONE, metadata=Booking),)
+    asked: ClassVar[list[Any]] = []
+
+    @guard()
+    def in_euros(about: Any, last: Any, metadata: Any) -> bool:
+        Booked.asked.append(dict(metadata))
+        return metadata.get("currency") == "EUR" and metadata.get("sum", 0) < 100
+
+
+def test_guards_are_given_what_the_model_makes_of_what_is_said(place: Any, key: str) -> None:
+    """With its defaults and in its types; before, they saw what was said, and asked in vain for the rest."""
+    Booked.asked.clear()
+    booked = Booked(place, key)
+    assert booked.can_transition_to("done", {"sum": "7.50"})
+    assert not booked.can_transition_to("done", {"sum": "750"})
+    move = booked.move("done", sum="7.50")
+    assert move.metadata == {"sum": "7.50", "currency": "EUR"}
+    assert Booked.asked == [{"sum": Decimal(sum), "currency": "EUR"} for sum in ("7.50", "750", "7.50")]
+
+
+def test_what_does_not_fit_is_refused_before_guards_are_asked(place: Any, key: str) -> None:
+    Booked.asked.clear()
+    booked = Booked(place, key)
+    for wrong in ({"sum": "much"}, {}):
+        with pytest.raises(BadMetadata, match="is no Booking: sum: "):
+            booked.try_move("done", **wrong)
+    assert Booked.asked == []
+
+
+def test_a_question_need_not_say_all(place: Any, key: str) -> None:
+    """Whether the object may go there at all: guards are given as much as is said."""
+    Booked.asked.clear()
+    booked = Booked(place, key)
+    assert booked.can_transition_to("done", {"currency": "EUR"})
+    assert booked.allowed_transitions() == ()
+    assert Booked.asked == [{"currency": "EUR"}, {}]

@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from ledger import BadInput, BadName
-from ledger.machines import MACHINES, Machine, State
+from ledger.domain.known import KNOWN
+from ledger.machines import Machine, State
 from tests.machines.payments import Payment
 
 
@@ -45,21 +46,21 @@ def test_a_bad_name_of_a_machine_is_refused(name: Any, wrong: str) -> None:
         class Named(Machine, name=name):
             pass
 
-    assert name not in MACHINES
+    assert name not in KNOWN.machines
 
 
 def test_a_machine_without_a_name_is_only_a_table() -> None:
     class Table(Machine):
         A = State("a", initial=True)
 
-    assert Table.name not in MACHINES
+    assert Table.name not in KNOWN.machines
     with pytest.raises(BadInput, match=r'Table has no name to record under: class Table\(…, name="…"\)'):
         Table(None, 1)
 
 
 def test_the_later_machine_of_a_name_is_the_one_that_is_known() -> None:
     first, second = letters(), letters()
-    assert MACHINES["letters"] is second is not first
+    assert KNOWN.machines["letters"] is second is not first
     assert first.streams() is second.streams()
 
 

@@ -11,15 +11,16 @@ import pytest
 from ledger import BadInput, InvalidState, Ledger, SchemaMismatch, UnknownMachine
 from ledger.machines import From, Machine, State
 from projections import Projector, rebuild, time_travel, views_named
-from projections.audit import NOW, Moment
+from projections.audit import Moment
+from projections.audit.moments import NOW
 from projections.machines import (
     InState,
     NotInState,
-    Placed,
+    ObjectInState,
     counts,
     dwell_of,
     in_state,
-    known_machine,
+    machine_info,
     not_in_state,
     stays_of,
     who_was_in,
@@ -51,7 +52,7 @@ def test_pages_go_by_state_then_by_time(log: Ledger, views: Projector) -> None:
         (("E", "1", "x/y"), "lost 100%", 1),
     ]
     assert everyone[0].since == log.read("queried_parcel/A")[0].recorded_at
-    pages: list[Placed] = []
+    pages: list[ObjectInState] = []
     for many in (2, 2, 1, 0):
         page = in_state(log, "queried_parcel", ["away", "lost 100%"], limit=2, after=(pages or [None])[-1])
         assert len(page) == many
@@ -76,7 +77,7 @@ def test_counts_have_every_state(log: Ledger, views: Projector) -> None:
     Old(log, "C").move("done")
     log.append("queried_old/D", Old.streams().MOVED(from_state=None, to_state="imported"))
     views.catch_up()
-    for machine in (Old, "queried_old", known_machine(log, Old)):
+    for machine in (Old, "queried_old", machine_info(log, Old)):
         assert [(one.state, one.objects, one.declared) for one in counts(log, machine)] == [
             ("new", 0, True),
             ("done", 1, True),
@@ -129,7 +130,9 @@ def test_what_cannot_be_asked_of_the_view(log: Ledger) -> None:
     with pytest.raises(BadInput, match="limit"):
         in_state(log, Parcel, "away", limit=-1)
     with pytest.raises(BadInput, match="after"):
-        in_state(log, Parcel, "away", after=Placed(("A",), "here", *in_state(log, Parcel, "away")[0][2:]))
+        in_state(
+            log, Parcel, "away", after=ObjectInState(("A",), "here", *in_state(log, Parcel, "away")[0][2:])
+        )
 
 
 # In SQL alone

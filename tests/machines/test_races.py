@@ -17,9 +17,9 @@ import psycopg
 import pytest
 
 import ledger
-from ledger import Ledger, TransitionConflict
-from ledger.machines import From, Machine, State, retry_conflicts
-from ledger.store.embedded import Embedded
+from ledger import Ledger, TransitionConflict, retry_conflicts
+from ledger.embedded import Embedded
+from ledger.machines import From, Machine, State
 from tests.contracts.machines import ledger_of_its_own
 from tests.faults.conftest import ROOT, eventually
 from tests.machines.payments import Payment
@@ -164,7 +164,7 @@ def test_who_is_retried_after_the_winner_is_refused_rightly(log: Ledger, key: st
     """Spec S2-13, S2-46: the retry looks at the table again, from where the winner left the object."""
 
     def once() -> tuple[str, Any]:
-        return outcome(lambda: retry_conflicts(lambda: Plain(log, Raced(key)).move("odd"), max_retries=100))
+        return outcome(lambda: retry_conflicts(lambda: Plain(log, Raced(key)).move("odd"), attempts=101))
 
     answers = Counter(at_once(16, once))
     assert answers == {("moved", 1): 1, ("TransitionFailed", "odd"): 15}
@@ -185,7 +185,7 @@ def test_moves_in_transactions_that_cross_each_other_do_not_lock_for_ever(
                     machines = [Turn(joined, Raced(f"{key}-{name}")) for name in order]
                     return [one.move(one.allowed_transitions()[0]).number for one in machines]
 
-            return retry_conflicts(once, max_retries=1000, pause=0.001, longest=0.02)
+            return retry_conflicts(once, attempts=1001, pause=0.001, max_pause=0.02)
 
     won = at_once(8, whole)
     assert sorted(won) == [[n, n] for n in range(1, 9)]

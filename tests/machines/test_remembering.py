@@ -10,9 +10,8 @@ import psycopg
 import pytest
 from psycopg import errors as pg
 
-from ledger import BadInput, Ledger, MoveNotAllowed, StreamConflict, TransitionConflict
-from ledger.machines import From, Machine, State, after, after_commit, before, guard, retry_conflicts
-from ledger.store.reads import Reads
+from ledger import BadInput, Ledger, MoveNotAllowed, TransitionConflict, retry_conflicts
+from ledger.machines import From, Machine, State, after, after_commit, before, guard
 
 Connection = psycopg.Connection[Any]
 
@@ -242,7 +241,7 @@ def test_many_are_read_at_once_and_asked_without_a_query(
     Step(shared, (key, "x")).move("b")
     machines = Step.load_each(shared, [(key, "x"), (key, "never"), (key, "x")])
     with monkeypatch.context() as patched:
-        patched.delattr(Reads, "reader")
+        patched.delattr(Ledger, "reader")
         assert [one.current_state() for one in machines] == ["b", "a", "b"]
         assert [one.allowed_transitions() for one in machines] == [("a",), ("b",), ("a",)]
         assert machines[0].last_transition() == machines[2].last_transition()
@@ -265,7 +264,7 @@ def test_a_conflict_is_tried_again(shared: Ledger, key: str, races: int, retries
         ran.append(1)
         return machine.move("b").number
 
-    assert retry_conflicts(block, max_retries=retries, sleep=lambda _: None) == 2 * races + 1
+    assert retry_conflicts(block, attempts=retries + 1, sleep=lambda _: None) == 2 * races + 1
     assert len(ran) == runs
 
 
@@ -277,12 +276,12 @@ def test_trying_again_ends_and_is_only_for_conflicts(shared: Ledger, key: str) -
         raise error
 
     with pytest.raises(TransitionConflict):
-        retry_conflicts(lambda: fail(TransitionConflict("s", "e", 1, "b")), max_retries=2, sleep=ran.append)
+        retry_conflicts(lambda: fail(TransitionConflict("s", "e", 1, "b")), attempts=3, sleep=ran.append)
     assert len(ran) == 3 + 2
     ran.clear()
-    for other in (ValueError(), StreamConflict("s", "e", 1), MoveNotAllowed("a", "b")):
+    for other in (ValueError(), MoveNotAllowed("a", "b")):
         with pytest.raises(type(other)):
-            retry_conflicts(lambda other=other: fail(other), max_retries=2)  # type: ignore[misc]
-    assert len(ran) == 3
-    with pytest.raises(BadInput, match="max_retries -1 must be an integer, 0 or more"):
-        retry_conflicts(lambda: None, max_retries=-1)
+            retry_conflicts(lambda other=other: fail(other), attempts=3)  # type: ignore[misc]
+    assert len(ran) == 2
+    with pytest.raises(BadInput, match="attempts 0 must be an integer, 1 or more"):
+        retry_conflicts(lambda: None, attempts=0)

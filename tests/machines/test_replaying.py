@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import ledger.machines.replaying
+import ledger.machines.replays
 from ledger import BadBody, BadMetadata, GuardRefused, Ledger, StreamNotFound, TransitionFailed, acting
 from ledger.machines import From, Machine, PastMove, State, Transition, after, guard, replay
 from tests.machines.payments import Payment
@@ -120,7 +120,7 @@ def test_a_second_run_records_nothing(log: Ledger) -> None:
 
 
 def test_many_objects_in_pieces_and_one_of_them_twice(log: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger.machines.replaying, "PIECE", 4)
+    monkeypatch.setattr(ledger.machines.replays, "PIECE", 4)
     histories = [(n, past("open", "closed", "open")) for n in range(5)] + [(4, past("open"))]
     done = replay(Door, log, iter(histories))
     assert (done.objects, done.moves, done.left) == (5, 15, [4])

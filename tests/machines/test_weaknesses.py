@@ -15,8 +15,9 @@ from ledger import (
     StreamConflict,
     TransitionConflict,
     TransitionFailed,
+    retry_conflicts,
 )
-from ledger.machines import From, Machine, State, after, guard, retry_conflicts
+from ledger.machines import From, Machine, State, after, guard
 from ledger.machines import before as before_it
 from tests.machines.payments import Payment
 
@@ -213,7 +214,7 @@ def test_w2_08_retries_wait_longer_each_time_and_by_chance() -> None:
 
     for _ in range(50):
         with pytest.raises(TransitionConflict):
-            retry_conflicts(beaten, max_retries=6, pause=1.0, longest=8.0, sleep=slept.append)
+            retry_conflicts(beaten, attempts=7, pause=1.0, max_pause=8.0, sleep=slept.append)
     longest = [max(slept[nth::6]) for nth in range(6)]
     for most, bound in zip(longest, [1, 2, 4, 8, 8, 8], strict=True):
         assert bound / 2 < most <= bound
@@ -234,7 +235,7 @@ def test_w2_08_what_a_transaction_goes_on_seeing_is_not_retried_in_it(
     user.execute("SELECT 1")
     Case(shared, key).move("closed")
     with pytest.raises(TransitionConflict) as conflict:
-        retry_conflicts(block, max_retries=3)
+        retry_conflicts(block, attempts=4)
     assert (conflict.value.in_transaction, len(ran)) == (True, 1)
 
 
@@ -274,7 +275,7 @@ def test_w2_10_transactions_that_move_the_same_objects_cannot_deadlock(shared: L
     pairs = [((key, "x"), (key, "y")), ((key, "y"), (key, "x"))]
 
     def move_both(first: Any, second: Any) -> str:
-        with psycopg.connect(shared.target.conninfo) as own, shared.transaction(own) as joined:
+        with psycopg.connect(shared.address.conninfo) as own, shared.transaction(own) as joined:
             to = "closed" if Case(joined, first).current_state() != "closed" else "open"
             Case(joined, first).move(to)
             Case(joined, second).move(to)

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from ledger import GuardRefused, InvalidState, Ledger, TransitionFailed
-from ledger.machines import Defined, From, Machine, MachineDefinition, State
-from ledger.store.reads import Reads
+from ledger.machines import From, Machine, State, backends
+from ledger.machines.definition_stream import DefinitionState, MachineDefinition
 
 Connection = psycopg.Connection[Any]
 
@@ -32,7 +32,7 @@ def test_w2_11_the_last_move_to_a_state_is_found_without_the_history(
     case = Case(shared, key)
     for state in ("held", "open", "held", "closed"):
         case.move(state)
-    monkeypatch.delattr(Reads, "read")
+    monkeypatch.delattr(backends._Recorded, "_rows")
     with pytest.raises(AttributeError):
         case.history()
     found = [case.last_transition_to(state) for state in Case.states]
@@ -90,7 +90,7 @@ def test_w2_14_without_its_initial_state_a_machine_has_none() -> None:
 # W2-15: definitions are recorded
 
 
-def definition_of(log: Ledger, name: str) -> Defined:
+def definition_of(log: Ledger, name: str) -> DefinitionState:
     return log.load(MachineDefinition, name).state
 
 

@@ -59,7 +59,7 @@ def wait_for(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Prefect's settings, in the environment of this process before it imports Prefect."""
     if importlib.util.find_spec("prefect_sqlalchemy") is None:
-        pytest.skip("Prefect is not installed: pip install 'pipeline-ledger[prefect]'")
+        pytest.skip("Prefect is not installed: it comes with the extra [prefect]")
     found = settings(tmp_path_factory.mktemp("prefect"), free_port())
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("PREFECT")]:

@@ -10,7 +10,7 @@ from prefect import flow, task
 
 from consumers.prefect_flows import PrefectLocks, acting_in_run, ledger_from_block
 from ledger import Ledger
-from ledger.project_state import LSMStateService, ProcessingState
+from ledger.pipelines import LSMStateService, ProcessingState
 
 
 def service_of(log: Ledger) -> LSMStateService:

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from consumers.prefect_flows import PrefectLocks, ensure_limit, limit_name
+from consumers.prefect_flows import PrefectLocks, ensure_limit
+from consumers.prefect_flows.limits import limit_name
 from ledger import BadInput
 from tests.docs.pages import ROOT
 
@@ -18,7 +19,7 @@ for library in ("prefect", "prefect_sqlalchemy", "sqlalchemy", "httpx"):
 import consumers.prefect_flows as flows
 uses = [
     lambda: flows.ledger_from_block(),
-    lambda: flows.dsn_from_block("other"),
+    lambda: flows.blocks.dsn_from_block("other"),
     lambda: flows.ensure_limit("a", 1),
     lambda: flows.PrefectLocks("lsm").ensure_lock("p"),
     lambda: flows.acting_in_run().__enter__(),
@@ -40,7 +41,10 @@ def test_without_the_extra_using_it_says_what_to_install() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     said = done.stdout.splitlines()
     assert len(said) == 7
-    advice = "is not installed, and consumers.prefect_flows needs it: pip install 'pipeline-ledger[prefect]'"
+    advice = (
+        "is not installed, and consumers.prefect_flows needs it: "
+        "install pipeline-ledger again with its extra [prefect]"
+    )
     assert all(line.startswith("prefect") and line.endswith(advice) for line in said)
 
 

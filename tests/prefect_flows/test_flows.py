@@ -11,10 +11,11 @@ from types import ModuleType
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from consumers.prefect_flows import PrefectLocks, dsn_from_block, ledger_from_block
+from consumers.prefect_flows import PrefectLocks, ledger_from_block
+from consumers.prefect_flows.blocks import dsn_from_block
 from consumers.prefect_flows.limits import own_client
 from ledger import BadInput, Ledger, ServerUnavailable
-from ledger.project_state import LSMStateService, ProcessingState
+from ledger.pipelines import LSMStateService, ProcessingState
 from tests.docs.pages import ROOT, runnable
 from tests.docs.play import Player
 

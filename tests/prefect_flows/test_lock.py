@@ -17,9 +17,8 @@ from consumers.prefect_flows import LimitUnfit, PrefectLocks, ensure_limit, limi
 from consumers.prefect_flows.limits import own_client
 from ledger import AlreadyOpen, BadInput, Ledger, ServerUnavailable, StreamConflict
 from ledger.errors import LockTimeout
-from ledger.project_state import LSMStateService, ProcessingState
-from ledger.store.locks import Held
-from ledger.store.nesting import Path
+from ledger.log.scope_locks import HeldLock, Path
+from ledger.pipelines import LSMStateService, ProcessingState
 
 pytestmark = [
     pytest.mark.usefixtures("flows", "tidy"),
@@ -191,7 +190,7 @@ def test_a_server_that_is_away_is_named(locks: PrefectLocks) -> None:
 # Losing it
 
 
-def revoke(held: Held) -> None:
+def revoke(held: HeldLock) -> None:
     """Let the server forget the lease, as when it expires."""
     with own_client() as client:
         client.release_concurrency_slots_with_lease(held._id)  # type: ignore[attr-defined]

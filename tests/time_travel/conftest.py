@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tests.gateway.conftest import plain_environment, pledger
-from tests.store.conftest import only
+from tests.log.conftest import only
 
 __all__ = ["only", "plain_environment", "pledger"]

@@ -11,20 +11,21 @@ import psycopg
 from psycopg import sql
 
 from ledger import Body, Ledger
-from ledger.event import Event, leads_to
-from ledger.project_state import LSMStateService, LSMStripId
-from ledger.state import dump
+from ledger.domain.event import Event
+from ledger.domain.known import KNOWN
+from ledger.domain.state import dump
+from ledger.domain.topics import leads_to
+from ledger.pipelines import LSMStateService, LSMStripId
 from projections import shipped
+from projections.engine.projector import views_named
 from projections.time_travel import Past
-from projections.views.projector import views_named
-from projections.views.view import VIEWS
 from tests.lamp import OpenLamp
 from tests.views.lamps import lamps
 
 Connection = psycopg.Connection[Any]
 shipped.load()
-SHIPPED = views_named(shipped.SHIPPED)
-IN_STATE = VIEWS["in_state"]
+SHIPPED = [view for view in views_named([]) if type(view).__module__.startswith("projections.")]
+IN_STATE = KNOWN.views["in_state"]
 
 
 def rows(connection: Connection, schema: str, table: str) -> list[tuple[Any, ...]]:

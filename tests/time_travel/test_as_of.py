@@ -12,10 +12,13 @@ import psycopg
 import pytest
 
 from ledger import BadInput, Body, Ledger
-from ledger.store.declaring import Move, declare_moves
-from projections.time_travel import Making, as_of
-from projections.views.projector import Projector
-from projections.views.view import VIEWS, View
+from ledger.domain.known import KNOWN
+from ledger.domain.topics import TopicStatus
+from ledger.log.announce import announce_statuses
+from projections.engine.projector import Projector
+from projections.engine.view import View
+from projections.time_travel import as_of
+from projections.time_travel.make import Making
 from tests.time_travel.oracle import IN_STATE, SHIPPED, by_hand, check, history, rows
 from tests.views.lamps import lamps
 
@@ -24,7 +27,7 @@ Connection = psycopg.Connection[Any]
 
 def test_at_any_position_it_is_what_a_plain_fold_says(log: Ledger, connection: Connection) -> None:
     history(log, 12)
-    declare_moves(log, {"torch.lit": Move("lit")})
+    announce_statuses(log, {"torch.lit": TopicStatus("lit")})
     end = log.bound()
     for position in (0, 1, *sorted(random.Random(3).sample(range(2, end), 3)), end):
         steps: list[Making] = []
@@ -99,7 +102,7 @@ def test_a_stream_whose_event_fails_is_left_out_and_named(log: Ledger, connectio
         tables = "CREATE TABLE {inverse} (stream text, value integer)"
         statements = ("INSERT INTO {inverse} SELECT stream, 1 / (data->>'value')::integer FROM {batch} b",)
 
-    view = VIEWS.pop("inverse")
+    view = KNOWN.views.pop("inverse")
     for value in (1, 0, 1):
         log.append("a/1", Body("t", 1, f'{{"value": {value}}}'))
         log.append("a/2", Body("t", 1, '{"value": 1}'))

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from gateway.codes import Code
+from gateway.cli.errors import Code
 from ledger import Ledger
 from tests.gateway.conftest import Ended
 from tests.views.lamps import lamps

@@ -14,9 +14,11 @@ import pytest
 
 import ledger
 from ledger import BadInput, Body, Ledger, LedgerBusy, NoPermission
-from ledger.store.declaring import Move, declare_moves
+from ledger.domain.known import KNOWN
+from ledger.domain.topics import TopicStatus
+from ledger.log.announce import announce_statuses
+from projections.engine.view import View
 from projections.time_travel import Past, as_of, drop, pasts
-from projections.views.view import VIEWS, View
 from tests.time_travel.oracle import IN_STATE, check
 from tests.views.lamps import lamps
 
@@ -36,7 +38,7 @@ def test_it_stays_what_it_was_and_is_made_anew_only_for_a_reason(log: Ledger, co
     assert more.views == ("activity", "in_state")
     assert not as_of(log, position=4, views=["in_state"]).new
     log.append("torch/a", Body("torch.lit", 1, "{}"))
-    declare_moves(log, {"torch.lit": Move("lit")})
+    announce_statuses(log, {"torch.lit": TopicStatus("lit")})
     assert as_of(log, position=4, views=["in_state"]).new
 
 
@@ -74,7 +76,7 @@ def test_dropping_waits_only_shortly_for_a_reader(log: Ledger, connect: Callable
     reader = connect()
     reader.execute(f"SELECT * FROM {past.schema}.in_state")
     with pytest.raises(LedgerBusy, match="somebody reads the ledger as of 6"):
-        drop(log, 6, patience=0.1)
+        drop(log, 6, timeout=0.1)
     assert pasts(log) == [past.__class__(**{**as_dict(past), "new": False})]
     reader.rollback()
     assert drop(log, 6)
@@ -93,11 +95,11 @@ def test_a_view_cannot_take_the_names_of_a_past(log: Ledger) -> None:
         statements = ("INSERT INTO {events} SELECT stream FROM {batch} b",)
 
     with pytest.raises(BadInput, match="has a table events, as every past has"):
-        as_of(log, views=[VIEWS.pop("my_events")])
+        as_of(log, views=[KNOWN.views.pop("my_events")])
 
 
 def test_a_long_schema_and_its_neighbour(dsn: str, admin_dsn: str) -> None:
-    from ledger.store.install import init
+    from ledger.log.install import init
 
     name = "l" * 40
     with psycopg.connect(dsn, autocommit=True) as user:
@@ -112,7 +114,7 @@ def test_a_long_schema_and_its_neighbour(dsn: str, admin_dsn: str) -> None:
 
 
 MAKE = """
-import sys, ledger, tests.lamp, projections.in_state
+import sys, ledger, tests.lamp, projections.views.in_state
 from projections.time_travel import as_of
 def tell(step):
     print(step.done, flush=True)

@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 
 from ledger import Append, Body, Ledger
-from ledger.append import body_of
-from ledger.project_state import LSMStateService
+from ledger.log.append import body_of
+from ledger.pipelines import LSMStateService
 from tests.lamp import LampMade, LampRead, LampSwitchedOn, OpenLamp
 
 Connection = psycopg.Connection[Any]

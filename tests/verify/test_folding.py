@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger import Append, BadInput, Ledger, ServerUnavailable, stream_name
-from ledger.append import body_of
-from ledger.frozen import changed
-from ledger.project_state import LSMStripState
-from ledger.stream import CATEGORIES
-from projections.folding import ALL, Place, Session, Which, folds_of, in_processes, partitions
+from ledger.domain.frozen import changed
+from ledger.domain.known import KNOWN
+from ledger.log.append import body_of
+from ledger.pipelines import LSMStripState
+from projections.fold import ALL, FoldSession, Place, Which, folds_of, in_processes, partitions
 from tests.benchmarks.mixed_log import fill
 from tests.lamp import LampRead, OpenLamp
 
@@ -25,7 +25,7 @@ PARTS = st.text(st.characters(min_codepoint=1, exclude_categories=["Cs"]), min_s
 
 def folded(log: Ledger, which: Which = ALL, per: int = 10) -> list[tuple[str, int, str | None, str | None]]:
     """Name, version, status and state of every stream, folded range by range."""
-    with Session(*Place.of(log)) as session:
+    with FoldSession(*Place.of(log)) as session:
         pieces, _ = partitions(session.connection, log.schema, which, per=per)
         return [
             (fold.stream, fold.version, fold.status, fold.state)
@@ -37,9 +37,9 @@ def folded(log: Ledger, which: Which = ALL, per: int = 10) -> list[tuple[str, in
 def alone(log: Ledger) -> list[tuple[str, int, str | None, str | None]]:
     """The same, each stream opened from its events."""
     found = []
-    with Session(*Place.of(log)) as session:
+    with FoldSession(*Place.of(log)) as session:
         for info in log.streams(limit=10_000):
-            kind = CATEGORIES.get(info.stream.split("/")[0])
+            kind = KNOWN.streams.get(info.stream.split("/")[0])
             events = log.read(info.stream)
             fold = session.folder.fold(info.stream, ())
             if kind is None or fold.opened is None:
@@ -67,7 +67,7 @@ def test_ranges_together_hold_every_stream_once(log: Ledger, names: list[str], p
         for name in names
     ]
     log.append_all(appends)
-    with Session(*Place.of(log)) as session:
+    with FoldSession(*Place.of(log)) as session:
         pieces, events = partitions(session.connection, log.schema, per=per)
         assert [piece.start for piece in pieces[1:]] == [piece.below for piece in pieces[:-1]]
         assert sum(fold.events for piece in pieces for fold, _ in folds_of(session, piece)) == events
@@ -113,7 +113,7 @@ class Counting:
 @pytest.fixture(autouse=True)
 def only_what_can_be_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """Tests of a session declare streams in odd places; a program's modules can be imported."""
-    monkeypatch.setattr("projections.folding.processes.declaring_modules", lambda: ["tests.lamp"])
+    monkeypatch.setattr(KNOWN, "modules", lambda: ["tests.lamp"])
     monkeypatch.setenv("MARKER", str(tmp_path / "marker"))
 
 
@@ -145,13 +145,13 @@ def test_what_the_work_raises_comes_as_it_was() -> None:
 
 
 def test_a_module_that_only_this_process_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("projections.folding.processes.declaring_modules", lambda: ["only.here"])
+    monkeypatch.setattr(KNOWN, "modules", lambda: ["only.here"])
     with pytest.raises(BadInput, match=r"another process cannot import only\.here, which declares streams"):
         [*in_processes(Counting(), ["a", "b"], 2)]
 
 
 def test_streams_of_a_main_module_are_folded_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("projections.folding.processes.declaring_modules", lambda: ["__main__"])
+    monkeypatch.setattr(KNOWN, "modules", lambda: ["__main__"])
     monkeypatch.setattr("subprocess.Popen", None)
     assert [*in_processes(Counting(), ["a", "bb"], 2)] == [1, 2]
 
@@ -160,7 +160,7 @@ def test_changing_fields_is_replacing_them() -> None:
     strip = LSMStripState("p", 1, 2, 3)
     strip.create(under=4)
     for field in fields(strip.state):
-        new = {field.name: "anything"}
+        new = {field.name: 7}  # an id must be a number
         assert changed(strip.state, **new) == replace(strip.state, **new)
     assert changed(strip.state) == strip.state
     lamp = OpenLamp("a").state

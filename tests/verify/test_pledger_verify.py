@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from gateway.cli import main
-from ledger import Ledger
+from gateway.cli.main import main
+from ledger import Body, Ledger
 from tests.verify.damage import as_owner, use
 
 Connection = psycopg.Connection[Any]
@@ -49,12 +49,18 @@ def test_differences_are_listed_and_end_with_1_until_they_are_mended(
     assert code == 1
     assert [line.split("\t") for line in out] == [
         ["head differs", "lamp/a", "3", "the head is not what the 3 events come to",
-         'status: "odd" -> "on"; state.read: (not there) -> 1', ""]
+         'status: "odd" -> "on"; state.read: (not there) -> 1', "evidence"]
     ]  # fmt: skip
     assert "1 × head differs" in said
+    assert "1 of these are evidence of events that were lost or changed, and are left" in said
+    assert '`pledger verify --repair --also "head differs"` repairs them' in said
     code, out, _ = pledger("verify", "--json", "--repair")
     first, last = map(json.loads, out)
-    assert (code, first["difference"], first["mended"]) == (0, "head differs", "mended")
+    assert (code, first["repaired"], first["evidence"]) == (1, None, True)
+    assert last["summary"]["evidence"] == {"head differs": 1}
+    code, out, _ = pledger("verify", "--json", "--repair", "--also", "head-differs")
+    first, last = map(json.loads, out)
+    assert (code, first["difference"], first["repaired"]) == (0, "head differs", "repaired")
     assert first["fields"][0] == {"name": "status", "kept": '"odd"', "events": '"on"'}
     assert last["summary"]["kinds"] == {"head differs": 1}
     assert last["summary"]["equal"] is True
@@ -75,6 +81,8 @@ def test_a_long_list_is_cut_and_counted(pledger: Run, connection: Connection) ->
         (["--all", "--sample", "3"], "contradict each other"),
         (["--stream", "a", "--category", "b"], "give one of them"),
         (["--check", "no_such"], "no view is named 'no_such'"),
+        (["--also", "head ahead"], "give --repair too"),
+        (["--repair", "--also", "gap"], "'gap' is no kind that can be repaired; those are head missing"),
     ],
 )
 def test_wrong_use_is_refused(pledger: Run, given: list[str], says: str) -> None:
@@ -98,3 +106,17 @@ def test_a_name_that_nothing_has_is_not_verified_in_silence(pledger: Run) -> Non
     code, out, said = pledger("verify", "--stream", "nope/")
     assert (code, out) == (3, [])
     assert "no stream has a name that begins with 'nope/': nothing was verified" in said
+
+
+def test_a_topic_that_nobody_here_reads_ends_with_1(pledger: Run, log: Ledger) -> None:
+    log.append("lamp/a", Body("lamp.was_called_so", 1, "{}"))
+    for more in ((), ("--repair",)):
+        code, out, said = pledger("verify", "--domain", "tests.lamp", *more)
+        assert code == 1
+        ((kind, topic, _, says, *_),) = [line.split("\t") for line in out]
+        assert (kind, topic) == ("unknown topic", "lamp.was_called_so")
+        assert "1 event has it, in 1 stream such as lamp/a" in says
+        assert "was='lamp.was_called_so'" in says
+    code, out, said = pledger("rebuild", "heads", "--domain", "tests.lamp")
+    assert code == 0
+    assert "lamp.was_called_so: 1 event has it" in said

@@ -21,7 +21,8 @@ import pytest
 
 import ledger
 from ledger import Ledger, StreamConflict
-from projections.verify import Difference, rebuild_commands, rebuild_heads, verify
+from projections.verify import rebuild_commands, rebuild_heads, verify
+from projections.verify.difference import Difference
 from tests.benchmarks.mixed_log import fill
 from tests.lamp import LampRead, OpenLamp
 from tests.verify.damage import as_owner, commands, heads, use
@@ -110,7 +111,7 @@ def test_a_campaign_of_rebuilding_beside_writers(
 
 
 def verifying(dsn: str, *more: str, **ways: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "gateway.cli", "verify", "--processes", "2", *more]
+    command = [sys.executable, "-m", "gateway.cli.main", "verify", "--processes", "2", *more]
     return subprocess.Popen(
         command, env=os.environ | {"LEDGER_DSN": dsn, "PYTHONPATH": str(ROOT)}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **ways,

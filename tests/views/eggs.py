@@ -15,18 +15,21 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ledger import Body, Ledger, Recorded
-from ledger.canon import body
-from ledger.sets import Total, UnitSet
-from ledger.store.declaring import Move, declare_moves, declare_sets
+from ledger.domain.barrier import Barrier, Outcome
+from ledger.domain.canonical_json import body
+from ledger.domain.sets import Total, UnitSet
+from ledger.domain.topics import TopicStatus
+from ledger.log.announce import announce_statuses
+from tests.announcements import announce_sets
 
 MOVES = {
-    "egg.laid": Move("cold"),
-    "egg.warmed": Move("warm"),
-    "egg.hatched": Move("hatched"),
-    "egg.lost": Move("lost"),
-    "egg.eaten": Move("eaten"),
-    "egg.found": Move(field="how"),
-    "batch.became": Move(field="how"),
+    "egg.laid": TopicStatus("cold"),
+    "egg.warmed": TopicStatus("warm"),
+    "egg.hatched": TopicStatus("hatched"),
+    "egg.lost": TopicStatus("lost"),
+    "egg.eaten": TopicStatus("eaten"),
+    "egg.found": TopicStatus(field="how"),
+    "batch.became": TopicStatus(field="how"),
 }
 EGGS = UnitSet(
     "egg", "tray", done=frozenset({"hatched", "flown"}), failed=frozenset({"lost"}),
@@ -46,8 +49,8 @@ Fact = tuple[str, str, Any]
 
 def declare(log: Ledger) -> None:
     """Tell a ledger of eggs and batches, and of nothing else."""
-    declare_moves(log, MOVES)
-    declare_sets(log, [EGGS, BATCHES])
+    announce_statuses(log, MOVES)
+    announce_sets(log, [EGGS, BATCHES])
 
 
 def append(log: Ledger, facts: Iterable[Fact]) -> None:
@@ -100,7 +103,7 @@ def facts() -> st.SearchStrategy[list[Fact]]:
 
 @dataclass
 class Farmer:
-    """The naive fold. `seen`: what is true of each parent now, and since which event."""
+    """The naive fold; each set is a barrier. `seen`: what is true of each parent now, since which event."""
 
     how: dict[str, str] = field(default_factory=dict)
     under: dict[str, int] = field(default_factory=dict)
@@ -140,13 +143,18 @@ class Farmer:
     def _look(self, parent: str, position: int) -> None:
         tray = parent.startswith("tray/")
         life = (self.births.get(parent, 0), self.alive.get(parent)) if tray else None
-        units = [how for unit, how in self.how.items() if self._counts(unit, parent)]
+        units = {unit: how for unit, how in self.how.items() if self._counts(unit, parent)}
         total = self.planned.get("/".join(["farm", parent.split("/")[1]]) if tray else parent)
-        kinds = [STATES.get(how, "") if tray or (how != "warm" and how != "flown") else "" for how in units]
+        barrier, running = Barrier[str](total), 0
+        for unit, how in units.items():
+            kind = STATES.get(how, "") if tray or (how != "warm" and how != "flown") else ""
+            running += kind == "running"
+            barrier.note(unit, Outcome(kind) if kind in ("done", "failed") else Outcome.WAITING)
         if units or (not tray and total is not None):
             self.ever.add(parent)
         if parent in self.ever if not tray else parent in self.births:
-            now = (life, len(units), *(kinds.count(kind) for kind in ("running", "done", "failed")), total)
+            over = (barrier.count(Outcome.DONE), barrier.count(Outcome.FAILED))
+            now = (life, len(barrier), running, *over, total)
             if self.seen.get(parent, (None, 0))[0] != now:
                 self.seen[parent] = (now, position)
 

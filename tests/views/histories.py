@@ -14,11 +14,11 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from ledger import Event
-from ledger.project_state import LSM, OCT, OpenItem, ProjectCreated
-from ledger.project_state.item import flags_of, totals_of
-from projections.views.applying import Applier
-from projections.views.copies import Shelf
-from projections.views.view import View
+from ledger.pipelines import LSM, OCT, OpenItem, ProjectCreated
+from ledger.pipelines.item import flags_of, totals_of
+from projections.engine.apply import Applier
+from projections.engine.copies import Copies
+from projections.engine.view import View
 
 START = datetime(2026, 2, 28, 23, 0, tzinfo=UTC)
 FEED = sql.SQL("(SELECT * FROM pg_temp.fed WHERE position > %(after)s AND position <= %(upto)s)")
@@ -40,10 +40,10 @@ class Row(NamedTuple):
 class Feeding:
     """A table of rows that stand for the log."""
 
-    def __init__(self, shelf: Shelf, view: View) -> None:
-        self.connection = shelf.connection
-        copy = shelf.begin(view)
-        self.applier = Applier(shelf, view, copy, feed=FEED)
+    def __init__(self, copies: Copies, view: View) -> None:
+        self.connection = copies.connection
+        copy = copies.begin(view)
+        self.applier = Applier(copies, view, copy, feed=FEED)
         self.tables = [sql.Identifier("ledger_views", f"{table}_{copy.number}") for table in view.table_names]
         self.connection.execute(
             "CREATE TEMPORARY TABLE IF NOT EXISTS fed (position bigint, recorded_at timestamptz,"

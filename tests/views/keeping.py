@@ -6,15 +6,16 @@ from typing import Any
 
 import psycopg
 
-import projections.in_state  # noqa: F401  declares the view
+import projections.views.in_state  # noqa: F401  declares the view
 from ledger import Ledger
-from projections.views import inline
-from projections.views.applying import Applier
-from projections.views.copies import Shelf, projecting
-from projections.views.view import VIEWS, View
+from ledger.domain.known import KNOWN
+from projections.engine import inline
+from projections.engine.apply import Applier
+from projections.engine.copies import Copies, projecting
+from projections.engine.view import View
 
 Connection = psycopg.Connection[Any]
-IN_STATE = VIEWS["in_state"]
+IN_STATE = KNOWN.views["in_state"]
 
 
 class Tally(View):
@@ -43,7 +44,7 @@ class Ratio(View):
     inline = True
 
 
-TALLY, RATIO = VIEWS.pop("tally"), VIEWS.pop("ratio")
+TALLY, RATIO = KNOWN.views.pop("tally"), KNOWN.views.pop("ratio")
 COUNTED = "SELECT stream, count(*), sum(position) FROM ledger.events GROUP BY stream ORDER BY stream"
 TALLIED = 'SELECT stream, events, sum FROM ledger_views.tally ORDER BY stream COLLATE "C"'
 
@@ -59,18 +60,18 @@ def counted(connection: Connection) -> list[tuple[Any, ...]]:
 def swap(log: Ledger, view: View) -> int:
     """What a rebuild does with an inline view: fill a copy, and switch to it while no append writes."""
     with projecting(log) as connection:
-        shelf = Shelf(connection, "ledger")
-        shadow = shelf.begin(view)
-        shelf.index(view, shadow.number)
-        inline.make_ready(shelf, view, shadow.number)
-        bound = inline.bound_of(shelf)
-        filler = Applier(shelf, view, shadow)
+        copies = Copies(connection, "ledger")
+        shadow = copies.begin(view)
+        copies.index(view, shadow.number)
+        inline.make_ready(copies, view, shadow.number)
+        bound = inline.bound_of(copies)
+        filler = Applier(copies, view, shadow)
         filler.live = False
         filler.apply(0, bound, 0)
-        with inline.exclusively(shelf, view.name):
-            inline.take_in(shelf, view, shadow.number, bound)
-            shelf.show(view, shadow.number)
-            shelf.finish(view, shadow.number)
+        with inline.locked_view(copies, view.name):
+            inline.apply_visible(copies, view, shadow.number, bound)
+            copies.show(view, shadow.number)
+            copies.finish(view, shadow.number)
             connection.execute(
                 "UPDATE ledger.views SET kept = live, live = %s WHERE name = %s", (shadow.number, view.name)
             )

@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 
 from ledger import Ledger
-from ledger.event import Event, leads_to
+from ledger.domain.event import Event
+from ledger.domain.topics import leads_to
 from tests.lamp import LampBroke, LampMade, LampRead, LampSwitchedOn
 
 

@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger import BadInput, Ledger, acting
-from projections.activity import Activity
-from projections.views.copies import Shelf, projecting
-from projections.views.projector import Projector
-from projections.views.refolding import refold
-from projections.views.view import VIEWS
+from ledger.domain.known import KNOWN
+from projections.engine.copies import Copies, projecting
+from projections.engine.projector import Projector
+from projections.engine.refold import refold
+from projections.views.activity import Activity
 from tests.lamp import LampMade, LampSwitchedOn
 from tests.views.histories import Feeding, Row, cuttings, times
 
-ACTIVITY = VIEWS[Activity.name]
+ACTIVITY = KNOWN.views[Activity.name]
 Counted = dict[tuple[str, str, str], tuple[int, datetime, datetime]]
 
 
 @pytest.fixture
-def shelf(log: Ledger) -> Iterator[Shelf]:
+def copies(log: Ledger) -> Iterator[Copies]:
     with projecting(log) as connection:
-        yield Shelf(connection, log.schema)
+        yield Copies(connection, log.schema)
 
 
 def by_hand(rows: list[Row]) -> Counted:
@@ -66,8 +66,8 @@ def histories(draw: st.DrawFn) -> tuple[list[Row], list[int]]:
     return rows, draw(cuttings(len(rows)))
 
 
-def test_counts_are_those_of_a_plain_fold_wherever_batches_are_cut(shelf: Shelf) -> None:
-    feeding = Feeding(shelf, ACTIVITY)
+def test_counts_are_those_of_a_plain_fold_wherever_batches_are_cut(copies: Copies) -> None:
+    feeding = Feeding(copies, ACTIVITY)
 
     @settings(max_examples=40, deadline=None, database=None)
     @given(drawn=histories())
@@ -95,7 +95,7 @@ def test_the_day_is_that_of_recording_and_not_the_claimed_one(
     assert found.fetchall() == [("mina", recorded, "lamp", 2), ("tester", recorded, "lamp", 1)]
 
 
-def test_a_part_cannot_be_rebuilt(log: Ledger, shelf: Shelf) -> None:
+def test_a_part_cannot_be_rebuilt(log: Ledger, copies: Copies) -> None:
     Projector(log, [ACTIVITY]).catch_up()
     with pytest.raises(BadInput, match="sums over streams"):
-        refold(shelf, ACTIVITY, 1, category="lamp")
+        refold(copies, ACTIVITY, 1, category="lamp")

@@ -9,11 +9,13 @@ import psycopg
 import pytest
 
 from ledger import BadInput, Body, EventsMissing, Ledger, Recorded
-from ledger.store.declaring import Move, declare_moves
-from projections.in_state import InState
-from projections.views.feeding import Feed
-from projections.views.projector import Projector
-from projections.views.view import VIEWS, View
+from ledger.domain.known import KNOWN
+from ledger.domain.topics import TopicStatus
+from ledger.log.announce import announce_statuses
+from projections.engine.feed import Feed
+from projections.engine.projector import Projector
+from projections.engine.view import View
+from projections.views.in_state import InState
 from tests.lamp import LampMade
 from tests.views.lamps import lamps, states_by_hand
 from tests.views.views_of_tests import Declare, declare, parked, summed, watts, watts_by_hand
@@ -21,7 +23,7 @@ from tests.views.views_of_tests import Declare, declare, parked, summed, watts, 
 assert declare
 assert InState
 Connection = psycopg.Connection[Any]
-IN_STATE = VIEWS["in_state"]
+IN_STATE = KNOWN.views["in_state"]
 
 
 def everything(log: Ledger, view: View) -> list[Recorded]:
@@ -91,7 +93,7 @@ def test_a_gap_is_refused_where_the_source_says_where_it_begins(
 
 def test_a_projector_may_follow_the_same_view(log: Ledger, connection: Connection, declare: Declare) -> None:
     view = declare()
-    with Projector(log, [view], most=3) as projector, Feed(log, view) as feed:
+    with Projector(log, [view], batch=3) as projector, Feed(log, view) as feed:
         for n in range(60):
             log.append(f"lamp/{n % 7}", LampMade(watts=n))
             feed.take(everything(log, view))
@@ -112,7 +114,7 @@ def test_what_fails_is_parked_and_late_moves_are_learned(
     with Feed(log, IN_STATE) as feed:
         log.append("torch/a", Body("torch.lit", 1, "{}"))
         feed.take(everything(log, IN_STATE))
-        declare_moves(log, {"torch.lit": Move("lit")})
+        announce_statuses(log, {"torch.lit": TopicStatus("lit")})
         log.append("lamp/0", LampMade())
         assert feed.take(everything(log, IN_STATE)) == 1
     assert ("torch/a", "lit", 1, 9) in states(connection)

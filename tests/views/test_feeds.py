@@ -14,19 +14,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import projections.in_state
-import projections.progress  # noqa: F401  both declare their views
+import projections.views.in_state
+import projections.views.progress  # noqa: F401  both declare their views
 from ledger import BadInput, Cursor, CursorMismatch, Ledger
+from ledger.domain.known import KNOWN
+from projections.engine.copies import Copies, projecting
+from projections.engine.projector import Projector
+from projections.engine.rebuild import rebuild, roll_back
+from projections.engine.refold import refold
 from projections.feeds import ProgressChange, ProgressChanges, ProgressCursor, StateChanges
-from projections.views.copies import Shelf, projecting
-from projections.views.projector import Projector
-from projections.views.rebuilding import rebuild, roll_back
-from projections.views.refolding import refold
-from projections.views.view import VIEWS
 from tests.views.eggs import MOVES, Fact, append, declare, facts, named
 from tests.views.feeding import TABLES, consumer, until
 
-IN_STATE, PROGRESS = VIEWS["in_state"], VIEWS["progress"]
+IN_STATE, PROGRESS = KNOWN.views["in_state"], KNOWN.views["progress"]
 LAW = settings(
     max_examples=10,
     deadline=None,
@@ -39,9 +39,8 @@ _numbers = count(1)
 @pytest.fixture(autouse=True)
 def only_eggs(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is imported besides is not declared."""
-    for room in ("projector", "rebuilding"):
-        for name in ("declare_moves", "declare_sets"):
-            monkeypatch.setattr(f"projections.views.{room}.{name}", lambda ledger: [])
+    for room in ("projector", "rebuild"):
+        monkeypatch.setattr(f"projections.engine.{room}.announce", lambda ledger: [])
 
 
 @pytest.fixture
@@ -100,8 +99,8 @@ def test_each_change_is_told_once_in_order_and_not_before_the_view_shows_it(
             rebuild(eggs, IN_STATE)
         elif data.draw(st.integers(0, 3)) == 0:
             with projecting(eggs) as connection:
-                shelf = Shelf(connection, eggs.schema)
-                refold(shelf, IN_STATE, shelf.followed(IN_STATE).number, prefix="egg/")
+                copies = Copies(connection, eggs.schema)
+                refold(copies, IN_STATE, copies.followed(IN_STATE).number, prefix="egg/")
     assert told == changes_by_hand(eggs, start)
 
 
@@ -268,7 +267,7 @@ def test_what_a_rebuild_changed_is_told_though_no_event_did(
     assert [change.done for change in (*feed.poll(), *other.poll())] == [77, 77]
     kept = str(other.cursor)
     with projecting(eggs) as own:
-        refold(Shelf(own, eggs.schema), PROGRESS, 1, prefix="egg/")
+        refold(Copies(own, eggs.schema), PROGRESS, 1, prefix="egg/")
     assert [change.done for change in feed.poll()] == [2]
     rebuild(eggs, PROGRESS)
     assert [change.done for change in feed.poll()] == [2]

@@ -9,20 +9,23 @@ from typing import Any
 import psycopg
 import pytest
 
-import projections.in_state  # noqa: F401  declares the view
+import projections.views.in_state  # noqa: F401  declares the view
 from ledger import Append, BadInput, BeingBuilt, Body, EffectFailed, Ledger, LedgerBusy, Refused, ViewFailed
-from ledger.store.declaring import Move, declare_moves
-from projections.views import attaching, inline
-from projections.views.attaching import attach, detach
-from projections.views.copies import Shelf, projecting
-from projections.views.projector import Projector
-from projections.views.view import VIEWS, View
+from ledger.domain.known import KNOWN
+from ledger.domain.topics import TopicStatus
+from ledger.log.announce import announce_statuses
+from projections.engine import attach as attaching
+from projections.engine import inline
+from projections.engine.attach import attach, detach
+from projections.engine.copies import Copies, projecting
+from projections.engine.projector import Projector
+from projections.engine.view import View
 from tests.lamp import LampMade, LampRead, OpenLamp
 from tests.views.keeping import RATIO, TALLIED, TALLY, Tally, counted, swap, tallied
 from tests.views.lamps import lamps, states_by_hand
 
 Connection = psycopg.Connection[Any]
-IN_STATE = VIEWS["in_state"]
+IN_STATE = KNOWN.views["in_state"]
 
 
 def effects(connection: Connection) -> list[str]:
@@ -146,7 +149,7 @@ def test_an_append_that_is_held_open_makes_attaching_give_up_and_leaves_nothing(
     with log.join(user) as joined:
         joined.append("lamp/a", LampMade())
     with pytest.raises(LedgerBusy, match="held open"):
-        attach(log, TALLY, patience=0.3)
+        attach(log, TALLY, timeout=0.3)
     assert effects(connection) == []
     user.commit()
     attach(log, TALLY)
@@ -154,7 +157,7 @@ def test_an_append_that_is_held_open_makes_attaching_give_up_and_leaves_nothing(
         joined.append("lamp/b", LampMade())
     began = time.monotonic()
     with pytest.raises(LedgerBusy, match="held it all the time"):
-        detach(log, TALLY, patience=0.3)
+        detach(log, TALLY, timeout=0.3)
     log.append("lamp/c", LampMade())
     assert time.monotonic() - began < 5
     user.commit()
@@ -169,7 +172,7 @@ def test_moves_that_are_declared_late_are_learned_while_appends_keep_it(
     attach(log, IN_STATE)
     log.append("torch/a", Body("torch.lit", 1, "{}"))
     log.append("lamp/a", LampMade())
-    declare_moves(log, {"torch.lit": Move("lit")})
+    announce_statuses(log, {"torch.lit": TopicStatus("lit")})
     log.append("torch/b", Body("torch.lit", 1, "{}"))
     assert [row[0] for row in states(connection)] == ["lamp/a", "torch/b"]
     Projector(log, [IN_STATE]).catch_up()
@@ -192,8 +195,8 @@ def test_what_only_an_append_could_not_do_is_refused_when_it_is_attached(
         statements = ("INSERT INTO {unqualified} SELECT b.stream FROM {batch} b, lists_of_mine m",)
         inline = True
 
-    VIEWS.pop("unqualified")
-    with psycopg.connect(log.target.conninfo, autocommit=True) as user:
+    KNOWN.views.pop("unqualified")
+    with psycopg.connect(log.address.conninfo, autocommit=True) as user:
         user.execute("CREATE TABLE public.lists_of_mine (); GRANT SELECT ON public.lists_of_mine TO PUBLIC")
     with pytest.raises(ViewFailed, match='relation "lists_of_mine" does not exist, when an append does it'):
         attach(log, Unqualified())
@@ -243,7 +246,7 @@ def test_a_switched_copy_is_kept_by_appends_at_once(log: Ledger, connection: Con
     lamps(log, 6)
     assert tallied(connection) == counted(connection)
     with projecting(log) as other:
-        inline.make_keeper(Shelf(other, "ledger"), TALLY, number)
+        inline.make_effect(Copies(other, "ledger"), TALLY, number)
     lamps(log, 6)
     assert tallied(connection) == counted(connection)
 
@@ -253,7 +256,7 @@ def test_a_copy_that_was_not_made_ready_refuses_appends_instead_of_missing_them(
 ) -> None:
     attach(log, TALLY)
     with projecting(log) as other:
-        number = Shelf(other, "ledger").begin(TALLY).number
+        number = Copies(other, "ledger").begin(TALLY).number
         other.execute("UPDATE ledger.views SET live = %s WHERE name = 'tally'", (number,))
     with pytest.raises(EffectFailed, match="copy 2 of view tally was not made ready"):
         log.append("lamp/a", LampMade())

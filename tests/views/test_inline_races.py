@@ -13,17 +13,17 @@ import psycopg
 import pytest
 
 import ledger
-import projections.in_state  # noqa: F401  declares the view
+import projections.views.in_state  # noqa: F401  declares the view
 from ledger import Append, Body, Ledger, LedgerBusy
-from projections.views.attaching import attach, detach
-from projections.views.projector import Projector
-from projections.views.view import VIEWS
+from ledger.domain.known import KNOWN
+from projections.engine.attach import attach, detach
+from projections.engine.projector import Projector
 from tests.lamp import LampBroke, LampMade, LampRead, LampSwitchedOn, OpenLamp
 from tests.views.keeping import COUNTED, TALLIED, TALLY, counted, swap, tallied
 from tests.views.lamps import states_by_hand
 
 Connection = psycopg.Connection[Any]
-IN_STATE = VIEWS["in_state"]
+IN_STATE = KNOWN.views["in_state"]
 
 
 def states(connection: Connection) -> list[tuple[Any, ...]]:
@@ -34,7 +34,7 @@ def states(connection: Connection) -> list[tuple[Any, ...]]:
 def write(log: Ledger, number: int, over: threading.Event, waits: list[float]) -> None:
     """Appends of all kinds, until it is over; one in five is undone."""
     chance = random.Random(number)
-    with psycopg.connect(log.target.conninfo) as user:
+    with psycopg.connect(log.address.conninfo) as user:
         while not over.is_set():
             stream, began = f"lamp/{chance.randrange(24)}", time.monotonic()
             with suppress(LedgerBusy):
@@ -74,7 +74,7 @@ def campaign(dsn: str, seconds: float, writers: int) -> float:
     """Attach, detach and swap while writers write; the views are exact at every change. The longest wait."""
     over, waits = threading.Event(), list[float]()
     with (
-        ledger.connect(dsn, actor="w", most=writers + 4) as log,
+        ledger.connect(dsn, actor="w", max_size=writers + 4) as log,
         ThreadPoolExecutor(writers) as threads,
         psycopg.connect(dsn, autocommit=True) as connection,
         Projector(log, [TALLY, IN_STATE]),

@@ -12,32 +12,34 @@ import pytest
 from hypothesis import given, settings
 
 from ledger import Body, Ledger, split_name
-from ledger.canon import body
-from ledger.event import read_event
-from ledger.project_state import ProjectStore
-from ledger.project_state.item import flags_of, totals_of
-from ledger.store.declaring import declare_moves
-from ledger.store.levels import LEVELS, Fact, Level, declare_levels
-from projections.items import Items
-from projections.views.copies import Shelf, projecting
-from projections.views.projector import Projector
-from projections.views.refolding import refold
-from projections.views.view import VIEWS
+from ledger.domain.canonical_json import body
+from ledger.domain.domain import domain_of
+from ledger.domain.known import KNOWN
+from ledger.domain.level import Fact, Level
+from ledger.domain.topics import read_event
+from ledger.log.announce import announce
+from ledger.pipelines import ProjectStore
+from ledger.pipelines.item import flags_of, totals_of
+from projections.engine.copies import Copies, projecting
+from projections.engine.projector import Projector
+from projections.engine.refold import refold
+from projections.pipelines.items import Items
+from tests.announcements import announce_levels
 from tests.lamp import LampMade, OpenLamp
-from tests.project_state.pipelines import LSM_PIPELINE, PIPELINES
-from tests.project_state.survey import SURVEYS, PhotoId
+from tests.pipelines.pipelines import LSM_PIPELINE, PIPELINES
+from tests.pipelines.survey import SURVEYS, PhotoId
 from tests.views.histories import KINDS, Feeding, Row, item_histories
 
-ITEMS = VIEWS[Items.name]
+ITEMS = KNOWN.views[Items.name]
 BY_CATEGORY = {kind.CATEGORY: kind for kind in KINDS}
 Connection = psycopg.Connection[Any]
 
 
 @pytest.fixture
-def shelf(log: Ledger) -> Iterator[Shelf]:
-    declare_moves(log)
+def copies(log: Ledger) -> Iterator[Copies]:
+    announce(log)
     with projecting(log) as connection:
-        yield Shelf(connection, log.schema)
+        yield Copies(connection, log.schema)
 
 
 @pytest.fixture
@@ -88,9 +90,9 @@ def read_back(row: dict[str, Any]) -> dict[str, Any]:
     return row | {name: row[name] and datetime.fromisoformat(row[name]) for name in TIMES}
 
 
-def law(shelf: Shelf, examples: int) -> Callable[[], None]:
+def law(copies: Copies, examples: int) -> Callable[[], None]:
     """A property to be checked: however a history is cut, the rows are the fold of its streams."""
-    feeding = Feeding(shelf, ITEMS)
+    feeding = Feeding(copies, ITEMS)
 
     @settings(max_examples=examples, deadline=None, database=None)
     @given(drawn=item_histories())
@@ -104,14 +106,14 @@ def law(shelf: Shelf, examples: int) -> Callable[[], None]:
     return property_
 
 
-def test_rows_are_the_fold_of_their_streams_wherever_batches_are_cut(shelf: Shelf) -> None:
-    law(shelf, 60)()
+def test_rows_are_the_fold_of_their_streams_wherever_batches_are_cut(copies: Copies) -> None:
+    law(copies, 60)()
 
 
 @pytest.mark.slow
-def test_rows_are_the_fold_of_their_streams_for_long(shelf: Shelf, minutes: float) -> None:
+def test_rows_are_the_fold_of_their_streams_for_long(copies: Copies, minutes: float) -> None:
     until = time.monotonic() + minutes * 60
-    check = law(shelf, 300)
+    check = law(copies, 300)
     while time.monotonic() < until:
         check()
 
@@ -137,9 +139,10 @@ def test_a_level_that_is_declared_later_is_folded_from_its_beginning(
     log: Ledger, connection: Connection, projector: Projector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     surveys = ProjectStore(SURVEYS, log)
-    known = dict(LEVELS)
-    for category in [name for name in LEVELS if name.startswith("survey.")]:
-        monkeypatch.delitem(LEVELS, category)
+    domain = domain_of(SURVEYS[0])
+    levels = dict(domain.levels)
+    for category in [name for name in levels if name.startswith("survey.")]:
+        monkeypatch.delitem(domain.levels, category)
     with surveys.open_item(PhotoId("fields", 1, 2)) as photo:
         photo.set_flag("developed")
         photo.mark_completed()
@@ -147,7 +150,7 @@ def test_a_level_that_is_declared_later_is_folded_from_its_beginning(
     projector.catch_up()
     assert column(connection, "SELECT stream FROM ledger_views.items") == []
 
-    monkeypatch.setattr("ledger.store.levels.LEVELS", known)
+    monkeypatch.setattr(domain, "levels", levels)
     log.append("lamp/1", LampMade())  # news of what is declared is looked for with the next event
     projector.catch_up()
 
@@ -167,10 +170,10 @@ def test_what_was_declared_stays_and_grows(log: Ledger, connection: Connection) 
         }
         return {"x": Level(None, None, True, (), frozenset(flags), frozenset(), facts)}
 
-    number = "SELECT number FROM ledger.moves WHERE topic = 'x.created'"
-    assert declare_levels(log, level("old")) == ["x"]
+    number = "SELECT number FROM ledger.topic_statuses WHERE topic = 'x.created'"
+    assert announce_levels(log, level("old")) == ["x"]
     before = column(connection, number)
-    assert declare_levels(log, level("new")) == ["x"]
+    assert announce_levels(log, level("new")) == ["x"]
     assert column(connection, "SELECT flags FROM ledger.levels") == [["new", "old"]]
     assert column(connection, "SELECT topic FROM ledger.level_facts ORDER BY 1") == [
         "x.created",
@@ -178,11 +181,11 @@ def test_what_was_declared_stays_and_grows(log: Ledger, connection: Connection) 
         "x.old",
     ]
     assert column(connection, number) > before
-    assert declare_levels(log, level("old")) == declare_levels(log, level("new")) == []
+    assert announce_levels(log, level("old")) == announce_levels(log, level("new")) == []
 
 
 def test_a_part_can_be_rebuilt(
-    log: Ledger, connection: Connection, projector: Projector, shelf: Shelf
+    log: Ledger, connection: Connection, projector: Projector, copies: Copies
 ) -> None:
     for pipeline in PIPELINES:
         service = pipeline.service(log)
@@ -192,7 +195,7 @@ def test_a_part_can_be_rebuilt(
     projector.catch_up()
     everything = "SELECT to_jsonb(i) FROM ledger_views.items i ORDER BY stream"
     before = column(connection, everything)
-    copy = shelf.live(ITEMS)
+    copy = copies.live(ITEMS)
     assert copy is not None
     assert len(before) == 16
     spoil = "UPDATE ledger_views.items_1 SET reason = 'spoilt', attempts = 99"
@@ -201,8 +204,8 @@ def test_a_part_can_be_rebuilt(
         ({"category": "psoct.project"}, 2),
         ({"prefix": ""}, 16),
     ]:
-        shelf.connection.execute(spoil)
-        refold(shelf, ITEMS, copy.number, **part)
+        copies.connection.execute(spoil)
+        refold(copies, ITEMS, copy.number, **part)
         assert sum(row in before for row in column(connection, everything)) == many
     assert column(connection, everything) == before
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import psycopg
 
-import projections.in_state  # noqa: F401  declares the view
+import projections.views.in_state  # noqa: F401  declares the view
 from ledger import Ledger
+from ledger.domain.known import KNOWN
 from projections import Projector, rebuild, roll_back
-from projections.views.copies import Shelf, projecting
-from projections.views.view import VIEWS
+from projections.engine.copies import Copies, projecting
 from tests.views.lamps import lamps, rows, states_by_hand
 
-IN_STATE = VIEWS["in_state"]
+IN_STATE = KNOWN.views["in_state"]
 Connection = psycopg.Connection[Any]
 
 
@@ -28,7 +28,7 @@ def mark_late(connection: Connection, place: int) -> None:
 def stands(log: Ledger) -> int:
     """The position of the copy that is read."""
     with projecting(log) as connection:
-        copy = Shelf(connection, log.schema).live(IN_STATE)
+        copy = Copies(connection, log.schema).live(IN_STATE)
     assert copy is not None
     return copy.position
 

@@ -8,18 +8,17 @@ from typing import Any
 
 import psycopg
 
-import projections.in_state  # noqa: F401  declares the view
+import projections.views.in_state  # noqa: F401  declares the view
 from ledger import Ledger
-from ledger.store.declaring import declare_moves
+from ledger.domain.known import KNOWN
+from ledger.log.announce import announce
 from projections import Projector, rebuild
-from projections.views.applying import Applier
-from projections.views.copies import Shelf, projecting
-from projections.views.holding import held_where_it_is
-from projections.views.rebuilding import _Builder, _only_builder
-from projections.views.view import VIEWS
+from projections.engine.apply import Applier
+from projections.engine.copies import Copies, projecting
+from projections.engine.rebuild import _Builder, _only_builder, locked_live
 from tests.views.lamps import lamps, rows, states_by_hand
 
-IN_STATE = VIEWS["in_state"]
+IN_STATE = KNOWN.views["in_state"]
 Connection = psycopg.Connection[Any]
 
 
@@ -37,14 +36,14 @@ def test_a_check_does_not_drop_the_copy_that_a_killed_rebuild_still_switches_to(
             faults.append(error)
 
     with projecting(log) as killed:
-        shelf = Shelf(killed, log.schema)
-        builder = _Builder(log, shelf, IN_STATE, 100, None)
-        with _only_builder(shelf, IN_STATE):
-            live = shelf.live(IN_STATE)
+        copies = Copies(killed, log.schema)
+        builder = _Builder(log, copies, IN_STATE, 100, None)
+        with _only_builder(copies, IN_STATE):
+            live = copies.live(IN_STATE)
             assert live is not None
-            shadow = builder._fill(shelf.begin(IN_STATE), live)
-        with held_where_it_is(log, IN_STATE, live) as held:  # its other connection lives on for a moment
-            builder._show(held.shelf, shadow)
+            shadow = builder._fill(copies.begin(IN_STATE), live)
+        with locked_live(log, IN_STATE, live) as locked:  # its other connection lives on for a moment
+            builder._show(locked.copies, shadow)
             checking = threading.Thread(target=check)
             checking.start()
             time.sleep(0.12)
@@ -60,16 +59,16 @@ def test_a_check_does_not_drop_the_copy_that_a_killed_rebuild_still_switches_to(
 def test_a_first_rebuild_does_not_go_back_behind_a_copy_that_a_projector_made_meanwhile(
     log: Ledger, connection: Connection
 ) -> None:
-    declare_moves(log)
+    announce(log)
     lamps(log, 5)
     with projecting(log) as own:
-        shelf = Shelf(own, log.schema)
-        builder = _Builder(log, shelf, IN_STATE, 100, None)
-        shadow = builder._fill(shelf.begin(IN_STATE), None)
+        copies = Copies(own, log.schema)
+        builder = _Builder(log, copies, IN_STATE, 100, None)
+        shadow = builder._fill(copies.begin(IN_STATE), None)
         lamps(log, 9)
         with projecting(log) as projector, projector.transaction():  # makes the first copy, and fills it
-            copy = Shelf(projector, log.schema).followed(IN_STATE)
-            Applier(Shelf(projector, log.schema), IN_STATE, copy).apply(0, log.bound(), 23)
+            copy = Copies(projector, log.schema).followed(IN_STATE)
+            Applier(Copies(projector, log.schema), IN_STATE, copy).apply(0, log.bound(), 23)
             switching = threading.Thread(target=builder._switch, args=(shadow,))
             switching.start()
             time.sleep(0.2)

@@ -11,13 +11,13 @@ import psycopg
 import pytest
 
 from ledger import Append, DefinitionChanged, Ledger, StreamNotFound, ViewFailed
-from ledger.append import body_of
-from projections.views import applying
-from projections.views.copies import Shelf, projecting
-from projections.views.projector import Projector
-from projections.views.refolding import retry
-from projections.views.view import View
-from projections.views.watching import parked as parked_streams
+from ledger.log.append import body_of
+from projections.engine import apply
+from projections.engine.copies import Copies, projecting
+from projections.engine.projector import Projector
+from projections.engine.refold import retry
+from projections.engine.view import View
+from projections.engine.watch import parked as parked_streams
 from tests.faults.conftest import eventually
 from tests.lamp import LampMade
 from tests.views.views_of_tests import (
@@ -53,10 +53,10 @@ def made(log: Ledger, stream: str, *watts: float) -> int:
 
 def try_again(log: Ledger, view: View, stream: str) -> bool:
     with projecting(log) as connection:
-        shelf = Shelf(connection, log.schema)
-        live = shelf.live(view)
+        copies = Copies(connection, log.schema)
+        live = copies.live(view)
         assert live is not None
-        return retry(shelf, view, live.number, stream)
+        return retry(copies, view, live.number, stream)
 
 
 def mend(connection: Connection, least: int) -> None:
@@ -192,7 +192,7 @@ def test_a_check_at_the_end_of_a_transaction_finds_its_event(
 def test_a_view_in_which_too_much_fails_is_stopped(
     log: Ledger, connection: Connection, declare: Declare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(applying, "MOST_PARKED", 3)
+    monkeypatch.setattr(apply, "MOST_PARKED", 3)
     view = declare(**POSITIVE)
     for n in range(5):
         made(log, f"lamp/{n}", -1)
@@ -202,7 +202,7 @@ def test_a_view_in_which_too_much_fails_is_stopped(
 
 
 def wrong_value(_: View, batch: Any) -> list[Any]:
-    from projections.views.view import Statement
+    from projections.engine.view import Statement
 
     texts = {e.stream: "a\0b" if e.stream == "lamp/nul" else "\ud800" for e in batch.events}
     return [
@@ -250,7 +250,7 @@ def test_a_view_that_is_wrong_for_every_event_is_stopped_and_no_other(
     parts: dict[str, Any],
     says: str,
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "projections.views.projector")
+    caplog.set_level(logging.CRITICAL, "projections.engine.projector")
     wrong = declare(**parts)
     right = declare("tens", tables=WATTS.replace("{watts}", "{tens}"),
                     statements=(ADD_WATTS.replace("{watts}", "{tens}"),))  # fmt: skip

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-import projections.in_state  # noqa: F401  declares the view
+import projections.views.in_state  # noqa: F401  declares the view
 from ledger import Ledger
-from projections.views.applying import SMALL, Applier
-from projections.views.copies import Shelf, projecting
-from projections.views.view import VIEWS
+from ledger.domain.known import KNOWN
+from projections.engine.apply import SMALL, Applier
+from projections.engine.copies import Copies, projecting
 from tests.views.lamps import lamps
 
 PREPARED = """
@@ -20,9 +20,9 @@ SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE 'INSERT INTO "l
 def test_only_small_batches_share_a_plan(log: Ledger, many: int, planned_once: int) -> None:
     lamps(log, 20)
     with projecting(log) as connection:
-        shelf = Shelf(connection, log.schema)
-        copy = shelf.followed(VIEWS["in_state"])
-        applier = Applier(shelf, VIEWS["in_state"], copy)
+        copies = Copies(connection, log.schema)
+        copy = copies.followed(KNOWN.views["in_state"])
+        applier = Applier(copies, KNOWN.views["in_state"], copy)
         for after in range(0, 20, 2):
             applier.apply(after, after + 2, many)
         assert connection.execute(PREPARED).fetchone() == (planned_once,)

@@ -13,19 +13,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger import Append, Body, Ledger
+from ledger.domain.domain import Domain
+from ledger.domain.known import KNOWN
+from ledger.domain.sets import Total, UnitSet
 from ledger.errors import BadInput
-from ledger.project_state import LSMStateService, OCTStateService
-from ledger.sets import Total, UnitSet, know
-from ledger.store.declaring import declare_sets
-from projections.progress import Progress
-from projections.views.applying import Applier
-from projections.views.copies import Shelf, projecting
-from projections.views.projector import Projector
-from projections.views.refolding import refold
-from projections.views.view import VIEWS
+from ledger.pipelines import LSMStateService, OCTStateService
+from projections.engine.apply import Applier
+from projections.engine.copies import Copies, projecting
+from projections.engine.projector import Projector
+from projections.engine.refold import refold
+from projections.views.progress import Progress
+from tests.announcements import announce_sets
 from tests.views.eggs import BATCHES, EGGS, append, appended, declare, facts, named
 
-PROGRESS = VIEWS["progress"]
+PROGRESS = KNOWN.views["progress"]
 TABLES = Progress().table_names
 Connection = psycopg.Connection[Any]
 _numbers = count(1)
@@ -33,17 +34,16 @@ EXAMPLES = int(os.environ.get("LEDGER_TEST_EXAMPLES", "40")) // 2
 
 
 @pytest.fixture
-def shelf(log: Ledger) -> Iterator[Shelf]:
+def copies(log: Ledger) -> Iterator[Copies]:
     with projecting(log) as connection:
-        yield Shelf(connection, log.schema)
+        yield Copies(connection, log.schema)
 
 
 @pytest.fixture(autouse=True)
 def only_eggs(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """A projector declares what is imported, unless the test is about that."""
     if "project_state" not in request.node.name:
-        for name in ("declare_moves", "declare_sets"):
-            monkeypatch.setattr(f"projections.views.projector.{name}", lambda ledger: [])
+        monkeypatch.setattr("projections.engine.projector.announce", lambda ledger: [])
 
 
 def shown(connection: Connection, parent: str = "") -> dict[str, tuple[Any, ...]]:
@@ -60,16 +60,16 @@ def tables(connection: Connection, number: int) -> list[list[Any]]:
     return [connection.execute(wanted.format(name, number)).fetchall() for name in TABLES]
 
 
-def cut(shelf: Shelf, number: int, upto: int, cuts: Sequence[int], twice: bool) -> None:
+def cut(copies: Copies, number: int, upto: int, cuts: Sequence[int], twice: bool) -> None:
     """Apply the log to a copy in pieces, some of them twice."""
-    copy = shelf.copy(PROGRESS, number)
+    copy = copies.copy(PROGRESS, number)
     assert copy is not None
-    applier, position, sizes = Applier(shelf, PROGRESS, copy), copy.position, iter([*cuts, *[10**6] * 99])
+    applier, position, sizes = Applier(copies, PROGRESS, copy), copy.position, iter([*cuts, *[10**6] * 99])
     while position < upto:
         end = min(position + next(sizes), upto)
         applier.apply(position, end, 0)
         if twice:
-            with shelf.connection.transaction():
+            with copies.connection.transaction():
                 applier.fill(max(position - 3, 0), end)
         position = end
 
@@ -81,24 +81,24 @@ def cut(shelf: Shelf, number: int, upto: int, cuts: Sequence[int], twice: bool) 
 )
 @given(st.data())
 def test_any_history_in_any_pieces_makes_the_sets_of_a_plain_fold(
-    log: Ledger, shelf: Shelf, connection: Connection, data: st.DataObject
+    log: Ledger, copies: Copies, connection: Connection, data: st.DataObject
 ) -> None:
-    if shelf.live(PROGRESS) is None:
+    if copies.live(PROGRESS) is None:
         declare(log)
-        shelf.followed(PROGRESS)
-        shelf.begin(PROGRESS)
+        copies.followed(PROGRESS)
+        copies.begin(PROGRESS)
     name = f"n{next(_numbers)}_"
     farmer = appended(log, named(data.draw(facts()), name))
 
     Projector(log, [PROGRESS]).catch_up()
-    cut(shelf, 2, log.bound(), data.draw(st.lists(st.integers(1, 9), max_size=12)), data.draw(st.booleans()))
+    cut(copies, 2, log.bound(), data.draw(st.lists(st.integers(1, 9), max_size=12)), data.draw(st.booleans()))
 
     found = shown(connection)
     assert {p: row for p, row in found.items() if p.split("/")[1].startswith(name)} == farmer.rows()
     whole = tables(connection, 1)
     assert tables(connection, 2) == whole
     prefix = data.draw(st.sampled_from(["egg/", "tray/", "farm/", "batch/", "job/", "egg/@1/a", "tray/@1"]))
-    refold(shelf, PROGRESS, 1, prefix=prefix.replace("@", name))
+    refold(copies, PROGRESS, 1, prefix=prefix.replace("@", name))
     assert tables(connection, 1) == whole, prefix
 
 
@@ -194,7 +194,7 @@ def test_the_sets_of_project_state_are_counted(log: Ledger, connection: Connecti
 
 
 def test_what_is_declared_late_is_counted_from_the_beginning(
-    log: Ledger, shelf: Shelf, connection: Connection
+    log: Ledger, copies: Copies, connection: Connection
 ) -> None:
     """Given a view that went past the events of a set, when the set is declared, then they count."""
     append(log, [("farm/f", "farm.planned", {"plan": {"eggs": 7}}), ("tray/f/a", "tray.built", {})])
@@ -205,25 +205,25 @@ def test_what_is_declared_late_is_counted_from_the_beginning(
     append(log, [("egg/f/a/2", "egg.laid", {"under": 1})])
     Projector(log, [PROGRESS]).catch_up()
     assert shown(connection) == {"tray/f/a": (2, 0, 1, 0, 7, log.bound())}
-    assert declare_sets(log, [EGGS, BATCHES]) == []
+    assert announce_sets(log, [EGGS, BATCHES]) == []
 
 
 def test_a_set_that_is_declared_otherwise_is_counted_anew(
-    log: Ledger, shelf: Shelf, connection: Connection
+    log: Ledger, copies: Copies, connection: Connection
 ) -> None:
     declare(log)
     append(log, [("job/x", "job.split", {"batches": 5}), ("batch/x/1", "batch.became", {"how": "hatched"})])
     Projector(log, [PROGRESS]).catch_up()
     assert shown(connection)["job/x"][:5] == (1, 0, 1, 0, 5)
     other = UnitSet("batch", "task", done=frozenset({"odd"}), running=frozenset({"hatched"}))
-    assert declare_sets(log, [other]) == ["batch"]
+    assert announce_sets(log, [other]) == ["batch"]
     append(log, [("batch/x/2", "batch.became", {"how": "odd"})])
     Projector(log, [PROGRESS]).catch_up()
     assert shown(connection)["task/x"] == (2, 1, 1, 0, None, log.bound())
 
 
 def test_a_part_that_was_spoilt_is_healed_by_folding_it_anew(
-    log: Ledger, shelf: Shelf, admin_dsn: str
+    log: Ledger, copies: Copies, admin_dsn: str
 ) -> None:
     declare(log)
     append(
@@ -243,7 +243,7 @@ def test_a_part_that_was_spoilt_is_healed_by_folding_it_anew(
         )
         admin.execute("UPDATE ledger_views.progress_units_1 SET state = 4 WHERE stream = 'egg/f/a/1'")
         admin.execute("DELETE FROM ledger_views.progress_units_1 WHERE stream = 'egg/f/a/2'")
-        refold(shelf, PROGRESS, 1, prefix="egg/f/a/")
+        refold(copies, PROGRESS, 1, prefix="egg/f/a/")
         assert tables(admin, 1) == before
 
 
@@ -265,10 +265,10 @@ def test_a_set_that_cannot_be_is_refused(wrong: dict[str, Any], said: str) -> No
 
 def test_one_category_is_counted_in_one_way() -> None:
     with pytest.raises(TypeError, match="another set already"):
-        know(UnitSet("lsm.strip", "lsm.project", done=frozenset({"completed"})))
+        Domain("otherwise", sets=[UnitSet("lsm.strip", "lsm.project", done=frozenset({"completed"}))])
 
 
-def test_a_small_batch_does_not_read_a_large_set(log: Ledger, shelf: Shelf) -> None:
+def test_a_small_batch_does_not_read_a_large_set(log: Ledger, copies: Copies) -> None:
     """50 units of a set of 4,000: the units are looked up by name, and no other is read."""
     declare(log)
     append(log, [("tray/f/a", "tray.built", {})])
@@ -280,14 +280,14 @@ def test_a_small_batch_does_not_read_a_large_set(log: Ledger, shelf: Shelf) -> N
     read = "SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'progress_units_1'"
 
     def reads() -> tuple[int, int]:
-        shelf.connection.execute("SELECT pg_stat_force_next_flush()")
-        ((in_order, by_name),) = shelf.connection.execute(read).fetchall()
+        copies.connection.execute("SELECT pg_stat_force_next_flush()")
+        ((in_order, by_name),) = copies.connection.execute(read).fetchall()
         return in_order, by_name
 
     before = reads()
-    cut(shelf, 1, log.bound(), [], twice=False)
+    cut(copies, 1, log.bound(), [], twice=False)
     after = reads()
     assert after[0] == before[0]
     assert 50 <= after[1] - before[1] <= 150
-    shown_now = shelf.connection.execute("SELECT present, running FROM ledger_views.progress").fetchall()
+    shown_now = copies.connection.execute("SELECT present, running FROM ledger_views.progress").fetchall()
     assert shown_now == [(4000, 50)]

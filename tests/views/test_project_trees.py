@@ -10,17 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger import Ledger
-from projections.items import Items
-from projections.views.projector import Projector
-from projections.views.view import VIEWS
-from tests.project_state.pipelines import LSM_PIPELINE, Pipeline, each_pipeline
+from ledger.domain.known import KNOWN
+from projections.engine.projector import Projector
+from projections.pipelines.items import Items
+from tests.pipelines.pipelines import LSM_PIPELINE, Pipeline, each_pipeline
 
 Connection = psycopg.Connection[Any]
 
 
 @pytest.fixture
 def projector(log: Ledger) -> Projector:
-    return Projector(log, [VIEWS[Items.name]])
+    return Projector(log, [KNOWN.views[Items.name]])
 
 
 def column(connection: Connection, text: str, *parameters: Any) -> list[Any]:

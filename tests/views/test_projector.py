@@ -1,4 +1,4 @@
-"""The projector: batches that adapt, views whose code changed or that fail, moves that come late."""
+"""The projector: batches that adapt, views whose code changed or that fail, statuses that come late."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import psycopg
 import pytest
 
 from ledger import BadInput, Body, DefinitionChanged, Ledger, ViewFailed
-from ledger.store.declaring import Move, declare_moves
-from projections.in_state import InState
-from projections.views.lane import LEAST, Lane
-from projections.views.projector import Projector
-from projections.views.view import VIEWS
+from ledger.domain.known import KNOWN
+from ledger.domain.topics import TopicStatus
+from ledger.log.announce import announce_statuses
+from projections.engine.projector import LEAST, Projector, ViewFollower
+from projections.views.in_state import InState
 from tests.faults.conftest import eventually
 from tests.lamp import LampMade, LampRead
 from tests.views.lamps import lamps, states_by_hand
@@ -25,7 +25,7 @@ from tests.views.views_of_tests import ADD_WATTS, Declare, declare, watts, watts
 assert declare
 assert InState
 Connection = psycopg.Connection[Any]
-IN_STATE = VIEWS["in_state"]
+IN_STATE = KNOWN.views["in_state"]
 
 
 def fail_after(condition: Callable[[], object], error: Exception) -> NoReturn:
@@ -53,7 +53,7 @@ def test_where_batches_are_cut_makes_no_difference(
     lamps(log, 12)
     lamps(log, 12)
     for size in sizes:
-        projector = Projector(log, [view, IN_STATE], most=size)
+        projector = Projector(log, [view, IN_STATE], batch=size)
         projector.catch_up(projector.ledger.bound() // 2)
     assert Projector(log, [view, IN_STATE]).catch_up() == {
         name: log.bound() for name in ("watts", "in_state")
@@ -79,20 +79,20 @@ def test_batches_grow_while_it_is_behind_and_shrink_after(log: Ledger, declare: 
 
     view = declare(topics=None, apply=note)
     log.append("lamp/a", *[LampRead()] * (LEAST * 11))
-    projector = Projector(log, [view], most=LEAST * 4)
+    projector = Projector(log, [view], batch=LEAST * 4)
     projector.catch_up()
     assert seen == [LEAST, LEAST * 2, LEAST * 4, LEAST * 4]
-    lane = Lane.__new__(Lane)
-    lane.limit, lane.most, lane.applied = LEAST * 4, LEAST * 4, 0
+    follower = ViewFollower.__new__(ViewFollower)
+    follower.limit, follower.batch, follower.applied = LEAST * 4, LEAST * 4, 0
     for expected in (2, 1, 1):
-        lane._moved(1, 3)
-        assert lane.limit == LEAST * expected
+        follower._moved(1, 3)
+        assert follower.limit == LEAST * expected
 
 
 def test_a_view_whose_code_changed_is_left_out_until_it_is_rebuilt(
     log: Ledger, connection: Connection, declare: Declare, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from projections.views.rebuilding import rebuild
+    from projections.engine.rebuild import rebuild
 
     caplog.set_level(logging.CRITICAL)
     log.append("lamp/a", LampMade(watts=1))
@@ -158,16 +158,21 @@ def test_moves_that_are_declared_late_are_folded_in_while_writers_run(
             log.append(f"lamp/{n % 5}", LampMade())
 
     writer = threading.Thread(target=write)
-    with Projector(log, [IN_STATE], most=5) as projector:
+    with Projector(log, [IN_STATE], batch=5) as projector:
         writer.start()
         try:
             eventually(lambda: projector.positions.get("in_state", 0) > 40)
             assert "torch/0" not in {row[0] for row in states(connection)}
-            declare_moves(log, {"torch.lit": Move("lit")})
+            announce_statuses(log, {"torch.lit": TopicStatus("lit")})
             here = log.bound()
             assert projector.wait_for(here + 20)
-            declare_moves(
-                log, {"torch.out": Move("out"), "torch.seen": Move(field="state"), "torch.lit": Move("on")}
+            announce_statuses(
+                log,
+                {
+                    "torch.out": TopicStatus("out"),
+                    "torch.seen": TopicStatus(field="state"),
+                    "torch.lit": TopicStatus("on"),
+                },
             )
             assert projector.wait_for(log.bound() + 20)
         finally:
@@ -183,20 +188,21 @@ def test_moves_that_are_declared_late_are_folded_in_while_writers_run(
 
 
 COUNTED = (
-    "INSERT INTO {watts} AS w SELECT m.status, count(*) FROM {batch} b JOIN {ledger}.moves m USING (topic) "
+    "INSERT INTO {watts} AS w SELECT m.status, count(*) "
+    "FROM {batch} b JOIN {ledger}.topic_statuses m USING (topic) "
     "GROUP BY 1 ON CONFLICT (status) DO UPDATE SET many = w.many + excluded.many"
 )
 
 
 def test_a_view_that_sums_cannot_learn_late(log: Ledger, declare: Declare) -> None:
     table = "CREATE TABLE {watts} (status text PRIMARY KEY, many bigint)"
-    view = declare(topics=None, moves=True, tables=table, statements=(COUNTED,))
+    view = declare(topics=None, statuses=True, tables=table, statements=(COUNTED,))
     log.append("torch/a", Body("torch.lit", 1, "{}"))
     Projector(log, [view]).catch_up()
-    declare_moves(log, {"torch.dropped": Move("dropped")})
+    announce_statuses(log, {"torch.dropped": TopicStatus("dropped")})
     log.append("torch/a", Body("torch.lit", 1, "{}"))
     assert Projector(log, [view]).catch_up() == {"watts": 2}
-    declare_moves(log, {"torch.lit": Move("lit")})
+    announce_statuses(log, {"torch.lit": TopicStatus("lit")})
     log.append("torch/a", Body("torch.lit", 1, "{}"))
-    with pytest.raises(ViewFailed, match="torch/a mean was declared after they were in"):
+    with pytest.raises(ViewFailed, match="torch/a mean was announced after they were in"):
         Projector(log, [view]).catch_up()

@@ -17,9 +17,9 @@ from psycopg import sql
 
 import ledger
 from ledger import Ledger
-from ledger.store.embedded import throwaway
-from ledger.store.install import init
-from projections.views.projector import Projector
+from ledger.embedded import throwaway
+from ledger.log.install import init
+from projections.engine.projector import Projector
 from tests.faults.conftest import CHILD_PATH, eventually
 from tests.faults.crashes import crash
 from tests.lamp import LampMade, LampRead
@@ -29,13 +29,13 @@ assert declare
 Connection = psycopg.Connection[Any]
 CHILD = f"""
 import sys, ledger
-from projections.views.projector import Projector
-from projections.views.view import View
+from projections.engine.projector import Projector
+from projections.engine.view import View
 class Watts(View):
     name, topics, tables, statements = "watts", ("lamp.made",), {WATTS!r}, ({ADD_WATTS!r},)
 with ledger.connect(sys.argv[1]) as log:
     print("ready", flush=True)
-    Projector(log, most=20).run()
+    Projector(log, batch=20).run()
 """
 
 
@@ -77,7 +77,7 @@ def test_many_at_a_time_apply_each_event_once(
 ) -> None:
     view = declare(apply=lambda self, batch: summed(batch)) if python else declare()
     with ledger.connect(dsn, create=False) as other:
-        projectors = [Projector(one, [view], most=7) for one in (log, log, other, other)]
+        projectors = [Projector(one, [view], batch=7) for one in (log, log, other, other)]
         with writing(log):
             for projector in projectors:
                 projector.__enter__()
@@ -120,7 +120,7 @@ def test_it_survives_a_server_that_is_killed(declare: Declare, caplog: pytest.Lo
             init(connection)
         with (
             ledger.connect(server.dsn(), actor="tester") as log,
-            Projector(log, [view], most=10) as projector,
+            Projector(log, [view], batch=10) as projector,
         ):
             for n in range(3):
                 for _ in range(40):
@@ -142,7 +142,7 @@ def test_it_survives_lost_connections(
     ours = "FROM pg_stat_activity WHERE application_name = 'pledger views'"
 
     def cut() -> None:
-        with psycopg.connect(log.target.conninfo, autocommit=True) as killer:
+        with psycopg.connect(log.address.conninfo, autocommit=True) as killer:
             for there in (1, 40, 100, 170):
                 eventually(lambda there=there: followed_events(killer)[0] >= there)  # type: ignore[misc]
                 killer.execute(f"SELECT pg_terminate_backend(pid) {ours}")
@@ -152,7 +152,7 @@ def test_it_survives_lost_connections(
     cutter = threading.Thread(target=cut)
     cutter.start()
     try:
-        projector = Projector(log, [view], most=3)
+        projector = Projector(log, [view], batch=3)
         if once:
             assert projector.catch_up() == {"watts": 300}
         else:

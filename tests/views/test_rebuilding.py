@@ -12,17 +12,18 @@ from typing import Any
 import psycopg
 import pytest
 
-import projections.in_state  # noqa: F401  declares the view
+import projections.views.in_state  # noqa: F401  declares the view
 from ledger import BadInput, BeingBuilt, DefinitionChanged, Ledger, ViewFailed, ViewsDiffer
-from projections.views.built import Building
-from projections.views.copies import Shelf, projecting
-from projections.views.projector import Projector
-from projections.views.rebuilding import rebuild, roll_back
-from projections.views.refolding import refold
-from projections.views.view import VIEWS, View
+from ledger.domain.known import KNOWN
+from projections.engine.copies import Copies, projecting
+from projections.engine.projector import Projector
+from projections.engine.rebuild import Building, rebuild, roll_back
+from projections.engine.refold import refold
+from projections.engine.view import View
+from tests.lamp import OpenLamp
 from tests.views.lamps import copies, lamps, rows, states_by_hand
 
-IN_STATE = VIEWS["in_state"]
+IN_STATE = KNOWN.views["in_state"]
 Connection = psycopg.Connection[Any]
 
 
@@ -133,11 +134,11 @@ def test_two_builders_cannot_meet(log: Ledger) -> None:
 BUILD = """
 import sys
 from ledger import connect
-import projections.in_state
-from projections.views.rebuilding import rebuild
-from projections.views.view import VIEWS
+import projections.views.in_state
+from projections.engine.rebuild import rebuild
+from ledger.domain.known import KNOWN
 with connect(sys.argv[1], create=False) as log:
-    rebuild(log, VIEWS["in_state"], batch=1, progress=lambda step: print(step.position, flush=True))
+    rebuild(log, KNOWN.views["in_state"], batch=1, progress=lambda step: print(step.position, flush=True))
 """
 
 
@@ -195,10 +196,10 @@ def counted() -> Iterator[Callable[[str, int], View]]:
             ),
         }
         type("Counted", (View,), body)
-        return VIEWS["counted"]
+        return KNOWN.views["counted"]
 
     yield declare
-    VIEWS.pop("counted", None)
+    KNOWN.views.pop("counted", None)
 
 
 def test_another_definition_is_followed_only_after_a_rebuild(
@@ -263,10 +264,26 @@ def test_a_part_is_folded_anew(log: Ledger, connection: Connection) -> None:
     connection.execute("SET ROLE ledger_projector")
     connection.execute("UPDATE ledger_views.in_state_1 SET status = 'broken'")
     with projecting(log) as other:
-        assert refold(Shelf(other, "ledger"), IN_STATE, 1, prefix="lamp/1") == 3
+        assert refold(Copies(other, "ledger"), IN_STATE, 1, prefix="lamp/1") == 3
     broken = {stream for stream, status, *_ in rows(connection) if status == "broken"}
     assert len(broken) == 9
     assert not broken & {"lamp/1", "lamp/10", "lamp/11"}
     with projecting(log) as other:
-        refold(Shelf(other, "ledger"), IN_STATE, 1, category="lamp")
+        refold(Copies(other, "ledger"), IN_STATE, 1, category="lamp")
+    assert rows(connection) == states_by_hand(log)
+
+
+def test_a_rebuilt_view_that_nobody_follows_comes_to_the_end_of_the_log(
+    log: Ledger, connection: Connection
+) -> None:
+    lamps(log, 5)
+    Projector(log, [IN_STATE]).catch_up()
+    lamps(log, 9)
+    made = rebuild(log, IN_STATE)
+    assert made.position == log.bound()
+    assert rows(connection) == states_by_hand(log)
+    with log.open_all(*(OpenLamp(f"late {n}") for n in range(3))) as late:
+        for lamp in late:
+            lamp.make()
+    assert roll_back(log, IN_STATE).position == log.bound()
     assert rows(connection) == states_by_hand(log)

@@ -12,11 +12,11 @@ import pytest
 
 import ledger
 from ledger import Ledger
+from ledger.domain.known import KNOWN
 from projections import Projector, attach, detach, rebuild, roll_back
-from projections.views.view import VIEWS
 from tests.views.lamps import copies, lamps, rows, states_by_hand
 
-IN_STATE = VIEWS["in_state"]
+IN_STATE = KNOWN.views["in_state"]
 Connection = psycopg.Connection[Any]
 
 
@@ -64,7 +64,7 @@ def swaps(log: Ledger, dsn: str, connection: Connection, many: int, writers: int
 
     def write(number: int) -> None:
         try:
-            with ledger.connect(dsn, create=False, most=1) as mine:
+            with ledger.connect(dsn, create=False, max_size=1) as mine:
                 while not stop.is_set():
                     lamps(mine, 3, first=number * 10)
         except BaseException as error:
@@ -105,7 +105,7 @@ def test_a_view_that_appends_keep_is_rebuilt_under_writers(
     stop = threading.Event()
 
     def write(number: int) -> None:
-        with ledger.connect(dsn, create=False, most=1) as mine:
+        with ledger.connect(dsn, create=False, max_size=1) as mine:
             while not stop.is_set():
                 lamps(mine, 3, first=number * 10)
 

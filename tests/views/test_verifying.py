@@ -1,4 +1,4 @@
-"""Verifying views: what differs is named, and mended; under writers there is no false alarm."""
+"""Verifying views: what differs is named, and repaired; under writers there is no false alarm."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any
 
 import psycopg
 
-import projections.in_state  # noqa: F401  declares the view
+import projections.views.in_state  # noqa: F401  declares the view
 from ledger import Ledger
-from projections.verify import Difference, verify
-from projections.views.projector import Projector
-from projections.views.verifying import ViewCheck
-from projections.views.view import VIEWS
+from ledger.domain.known import KNOWN
+from projections.engine.check import ViewCheck
+from projections.engine.projector import Projector
+from projections.verify import verify
+from projections.verify.difference import Difference
 from tests.views.lamps import lamps, states_by_hand
 
-IN_STATE = VIEWS["in_state"]
+IN_STATE = KNOWN.views["in_state"]
 Connection = psycopg.Connection[Any]
 
 
@@ -42,7 +43,7 @@ def test_a_row_that_differs_is_named_with_its_stream_and_version(log: Ledger, co
     assert "is missing" in named["lamp/2"].says
     assert "no event says so" in named["lamp/ghost"].says
 
-    assert all(difference.is_mended for difference in found(log, repair=True))
+    assert all(difference.is_repaired for difference in found(log, repair=True))
     assert not found(log)
     rows = connection.execute(
         "SELECT stream, status, version, position FROM ledger_views.in_state"

@@ -14,12 +14,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import ledger
 from ledger import Ledger, ViewFailed
+from projections.engine import watch as watching
+from projections.engine.copies import Copies, projecting
+from projections.engine.projector import Projector
+from projections.engine.view import View
+from projections.engine.watch import State, ViewState, watch
 from projections.metrics import metrics, serving
-from projections.views import watching
-from projections.views.copies import Shelf, projecting
-from projections.views.projector import Projector
-from projections.views.view import View
-from projections.views.watching import State, ViewState, watch
 from tests.faults.conftest import eventually
 from tests.lamp import LampMade
 from tests.views.views_of_tests import ADD_WATTS, Declare, declare, summed
@@ -105,11 +105,11 @@ def test_one_that_fails_says_why_until_it_goes_on(
 def test_copies_that_are_built_are_named(log: Ledger, declare: Declare) -> None:
     view = declare()
     with projecting(log) as connection:
-        shelf = Shelf(connection, log.schema)
-        shelf.begin(view)
+        copies = Copies(connection, log.schema)
+        copies.begin(view)
         state = seen(log, view)
         assert (state.state, state.building) == (State.BUILDING, (1,))
-        shelf.followed(view)
+        copies.followed(view)
         state = seen(log, view)
         assert (state.state, state.building, state.copy) == (State.LIVE, (1,), 2)
 
@@ -177,7 +177,7 @@ def test_metrics_say_the_same(log: Ledger, declare: Declare) -> None:
 
 def test_they_are_served_and_say_when_the_ledger_cannot_be_read(dsn: str, declare: Declare) -> None:
     declare()
-    with ledger.connect(dsn, patience=0.1) as log, serving(log, 0) as port:
+    with ledger.connect(dsn, timeout=0.1) as log, serving(log, 0) as port:
         at = f"http://127.0.0.1:{port}/metrics"
         with urllib.request.urlopen(at, timeout=10) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=")

@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from projections.views.view import VIEWS, Batch, Statement, View
+from ledger.domain.known import KNOWN
+from projections.engine.view import Batch, Statement, View
 
 Connection = psycopg.Connection[Any]
 Declare = Callable[..., View]
@@ -24,17 +25,17 @@ ADD_WATTS = (
 @pytest.fixture
 def declare() -> Iterator[Declare]:
     """Declares a view, by default `watts`: what lamps were made with; all are forgotten at the end."""
-    before = dict(VIEWS)
+    before = dict(KNOWN.views)
 
     def make(name: str = "watts", **parts: Any) -> View:
         given = {"name": name, "topics": ("lamp.made",), "tables": WATTS, "statements": (ADD_WATTS,)}
-        VIEWS.pop(name, None)
+        KNOWN.views.pop(name, None)
         type(name.title(), (View,), given | parts)
-        return VIEWS[name]
+        return KNOWN.views[name]
 
     yield make
-    VIEWS.clear()
-    VIEWS.update(before)
+    KNOWN.views.clear()
+    KNOWN.views.update(before)
 
 
 def summed(batch: Batch) -> Iterator[Statement]:

@@ -144,7 +144,7 @@ def report(
     options: argparse.Namespace, log: ledger.Ledger, job: Job, total: Any, crew: Crew, seconds: float
 ) -> int:
     """Tell what came of it, and check it."""
-    with psycopg.connect(log.target.conninfo) as connection:
+    with psycopg.connect(log.address.conninfo) as connection:
         wrong = list(faults(log, connection, job, total, MOST))
     batches = histories(log, job)
     claims = sum(event.topic == "batch.started" for history in batches.values() for event in history)

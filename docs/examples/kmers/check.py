@@ -1,8 +1,8 @@
 """
 The check at the end: what many workers wrote, some of which were killed, is what one plain loop computes.
 
-Two questions are asked apart. Of the log: did every batch come to its end, and once? Of the tables: is every
-protein there once, with the words that it has?
+It checks two things. In the log: did every batch end, and once? In the tables: is every
+protein there once, with its words?
 """
 
 from __future__ import annotations

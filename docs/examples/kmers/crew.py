@@ -1,8 +1,8 @@
 """
 The crew: workers as processes of their own, some of which it kills with SIGKILL in the middle of a batch.
 
-It takes nothing back from the dead and hands nothing out. Whether a batch of a dead worker is done again, the
-leases decide, in whichever worker is left.
+It takes no work back from dead workers and hands none out. The leases decide whether another worker does a
+dead worker's batch again.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Final
 
 from ledger import Ledger, Recorded
 from ledger.jobs.batch import BatchReported, BatchStarted
-from projections.follower import Follower
+from projections.engine.follower import Follower
 
 ROOT: Final = Path(__file__).parents[3]
 REGISTRY: Final = "docs.examples.kmers.operations:registry"
 GRACE: Final = 10.0
-"""Seconds for workers to end, once they are told to."""
+"""Seconds for workers to end after SIGTERM."""
 MOST_DEATHS: Final = 20
-"""Deaths that nobody here is the cause of, before the run gives up."""
+"""Unexpected deaths of workers before the run gives up."""
 
 
 class CrewFailed(Exception):
-    """The run cannot go on; the message says why."""
+    """The run cannot go on; the message contains the reason."""
 
 
 class Crew:
@@ -56,7 +56,8 @@ class Crew:
         self.hired += 1
         name = f"kmers-{os.getpid()}-{self.hired}"
         command = [
-            sys.executable, "-m", "gateway.cli", "worker", "run", "--operations", REGISTRY, "--name", name,
+            sys.executable, "-m", "gateway.cli.main", "worker", "run",
+            "--operations", REGISTRY, "--name", name,
             "--concurrency", str(self.slots), "--lease-seconds", str(self.lease),
         ]  # fmt: skip
         self.said.parent.mkdir(parents=True, exist_ok=True)

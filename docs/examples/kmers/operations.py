@@ -6,7 +6,7 @@ The operations: cut a file in parts, profile a part, write what was found, sum u
     kmers.write    second step: the rows, and with them, in one transaction, the end of the batch
     kmers.sum      a job of its own: which words of all proteins stand out
 
-What a batch needs is in its payload, as it was when the file was cut (spec S1-44). Workers run these with
+All that a batch needs is in its payload, fixed when the file was cut (spec S1-44). Workers run these with
 `pledger worker run --operations docs.examples.kmers.operations:registry`.
 """
 
@@ -20,7 +20,7 @@ from typing import Final
 import psycopg
 from pydantic import Field
 
-from consumers.jobs import Emit, OperationResult, Payload, Registry, Session
+from consumers.jobs import Emit, OperationContext, OperationResult, Payload, Registry
 from docs.examples.kmers import fasta, rows
 from docs.examples.kmers.parcel import Parcel, pack, unpack
 from docs.examples.kmers.profile import by_chance, profile, unusual
@@ -58,7 +58,7 @@ class Part(Payload):
 
 
 class Found(Payload):
-    """What the first step of a batch has found: a parcel in the folder `out`."""
+    """The result of a batch's first step: a parcel in the folder `out`."""
 
     out: str
     parcel: str
@@ -74,12 +74,12 @@ class Sum(Payload):
 
 
 @registry.operation("kmers.cut", File)
-def cut(session: Session, payload: File, *, emit: Emit) -> OperationResult:
+def cut(session: OperationContext, payload: File, *, emit: Emit) -> OperationResult:
     """Cut a file in parts, and let each be a batch."""
     digest, parts = fasta.cut(Path(payload.path), payload.per_batch)
     proteins = sum(part.proteins for part in parts)
     emit("file.cut", fields={"digest": digest, "proteins": proteins, "batches": len(parts)})
-    with psycopg.connect(session.ledger.target.conninfo, autocommit=True) as connection:
+    with psycopg.connect(session.ledger.address.conninfo, autocommit=True) as connection:
         rows.make_tables(connection)
     same = {
         "path": payload.path, "out": payload.out, "k": payload.k, "shuffles": payload.shuffles,
@@ -91,7 +91,7 @@ def cut(session: Session, payload: File, *, emit: Emit) -> OperationResult:
 
 
 @registry.operation("kmers.profile", Part)
-def compute(session: Session, payload: Part, *, emit: Emit) -> OperationResult:
+def compute(session: OperationContext, payload: Part, *, emit: Emit) -> OperationResult:
     """Profile the proteins of a part."""
     emit("part.begun", fields={"first": payload.first, "pid": os.getpid()})
     part = fasta.Part(payload.first, payload.proteins, payload.start, payload.end, payload.digest)
@@ -105,7 +105,7 @@ def compute(session: Session, payload: Part, *, emit: Emit) -> OperationResult:
 
 
 @registry.operation("kmers.write", Found)
-def write(session: Session, payload: Found, *, emit: Emit) -> None:
+def write(session: OperationContext, payload: Found, *, emit: Emit) -> None:
     """Write what was found: the rows and the end of the batch are stored together, or neither is."""
     assert session.batch is not None
     parcel = unpack(Path(payload.out), payload.parcel)
@@ -115,9 +115,9 @@ def write(session: Session, payload: Found, *, emit: Emit) -> None:
 
 
 @registry.operation("kmers.sum", Sum)
-def total(session: Session, payload: Sum, *, emit: Emit) -> OperationResult:
+def total(session: OperationContext, payload: Sum, *, emit: Emit) -> OperationResult:
     """The words of all proteins that stand out most."""
-    with psycopg.connect(session.ledger.target.conninfo) as connection:
+    with psycopg.connect(session.ledger.address.conninfo) as connection:
         seen, chance = rows.totals(connection, payload.run)
     found = unusual(seen, chance, payload.shuffles, payload.most)
     return OperationResult({"words": seen.total(), "unusual": [asdict(one) for one in found]})

@@ -23,7 +23,7 @@ SAMPLE = 1 << 15  # bytes on which the ways to compress are compared, so that a 
 
 
 class DamagedStrip(Exception):
-    """What was compressed does not give the same pixels again."""
+    """The compressed bytes do not give the same pixels again."""
 
 
 def compressed(strip: Stack) -> bytes:

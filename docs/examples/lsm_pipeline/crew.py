@@ -21,7 +21,7 @@ from plan import Plan
 from show import Progress
 
 from ledger import Ledger, LedgerError, Recorded, StreamConflict
-from ledger.project_state import (
+from ledger.pipelines import (
     Completed,
     Failed,
     LSMStateService,
@@ -30,7 +30,7 @@ from ledger.project_state import (
     ProcessingState,
     Started,
 )
-from projections.follower import Follower
+from projections.engine.follower import Follower
 
 WORKER: Final = Path(__file__).with_name("worker.py")
 PAUSE: Final = 0.01  # seconds between two looks at the workers and the log

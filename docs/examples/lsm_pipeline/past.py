@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ledger import Ledger, Recorded, split_name
-from ledger.names import project_key
-from ledger.project_state import LSM, LSMProjectState, LSMProjectStateView, LSMStateService
+from ledger.domain.names import project_key
+from ledger.pipelines import LSM, LSMProjectState, LSMProjectStateView, LSMStateService
 
 CATEGORIES: Final = frozenset(kind.CATEGORY for kind in LSM)
 PAGE: Final = 1000

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import IO, Final
 
 from archive import store
 from image import Images
 
-from ledger.project_state import LSMChannelId, LSMProjectStateView, LSMStripId
+from ledger.pipelines import LSMChannelId, LSMProjectStateView, LSMStripId
 
 RUNS: Final = Path("lsm-runs")
 PLAN, LOCK = "plan.json", "crew.lock"
@@ -113,7 +114,7 @@ def planned(
 
     Raises BadImage, and BadPlan where the folder holds another plan.
     """
-    name = checked_project(project or f"demo-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    name = checked_project(project) if project else new_project()
     out = (out or RUNS / name).resolve()
     if not is_used(out):
         return Plan.make(name, folder, strips or STRIPS), out
@@ -126,6 +127,11 @@ def planned(
             f"{out} holds the run of project {before.project}, not this one: {what}; name another --out"
         )
     return plan, out
+
+
+def new_project() -> str:
+    """A name that no other run has: of date and time, and of chance, since two may begin in one second."""
+    return f"demo-{datetime.now().astimezone():%Y%m%d-%H%M%S}-{token_hex(3)}"
 
 
 def checked_project(project: str) -> str:

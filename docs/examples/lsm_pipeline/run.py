@@ -36,7 +36,7 @@ from plan import RUNS, STRIPS, BadPlan, Plan, check_files, hold, planned, settle
 from show import Progress, near, print_story
 
 import ledger
-from ledger.project_state import LSMStateService
+from ledger.pipelines import LSMStateService
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -52,7 +52,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--input", type=Path, metavar="FOLDER", help="your own images (TIFF, PNG, JPEG): each file is a slice"
     )
     add("--out", type=Path, metavar="FOLDER", help=f"where archive and projections go (else {RUNS}/PROJECT)")
-    add("--project", metavar="NAME", help="the project's name (else a new one, made of date and time)")
+    add("--project", metavar="NAME", help="the project's name (else a new one, of date, time and chance)")
     add("--workers", type=positive, default=4, metavar="N", help="worker processes (4)")
     add("--strips", type=positive, metavar="N", help=f"strips that each channel is cut into ({STRIPS})")
     add("--no-kill", action="store_true", help="do not kill a worker half-way")
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace, plan: Plan, out: Path, lock: IO[bytes]) -> 
     say(f"project {plan.project}: {len(strips)} strips of {len(plan.channels)} slices, in {near(out)}")
     environment = os.environ | ({"LEDGER_DSN": options.dsn} if options.dsn else {})  # argv is for all to see
     with ledger.connect(options.dsn, actor="crew") as log:
-        say(f"ledger {log.target.printable}")
+        say(f"ledger {log.address.printable}")
         check_files(plan, out, LSMStateService(log).read_project(plan.project))
         with Progress(len(strips)) as progress:
             crew = Crew(log, plan, out, progress)
@@ -126,7 +126,7 @@ def result(
         "workers": workers,
         "killed": crew.killed,
         "seconds": round(time.monotonic() - began, 2),
-        "dsn": log.target.printable,
+        "dsn": log.address.printable,
     }
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ledger import Ledger, Recorded
-from ledger.project_state import LSMProjectStateView, LSMStateService
+from ledger.pipelines import LSMProjectStateView, LSMStateService
 
 
 class Rate(ProgressColumn):
@@ -118,7 +118,7 @@ def print_places(log: Ledger, plan: Plan, out: Path, strip: str) -> None:
     """Where the data lies, and commands that look further; as they are, so that they can be pasted."""
     print(f"archive       {out / 'archive'}   each strip: numpy.load(lzma.open(PATH))")
     print(f"projections   {out / 'projections'}")
-    print(f"ledger        {log.target.printable}")
+    print(f"ledger        {log.address.printable}")
     print("look further:")
     for command in (f"lsm show {plan.project}", f"history {strip}", "tail"):
         print(f"  {pledger(log)} {command}")
@@ -127,9 +127,9 @@ def print_places(log: Ledger, plan: Plan, out: Path, strip: str) -> None:
 def pledger(log: Ledger) -> str:
     """The command line beside this interpreter, with the ledger's place unless the environment names it."""
     beside = Path(sys.executable).with_name("pledger")
-    words = [near(beside)] if beside.exists() else [near(Path(sys.executable)), "-m", "gateway.cli"]
-    if log.target.source in ("--dsn", "embedded"):
-        words += ["--dsn", log.target.printable]
+    words = [near(beside)] if beside.exists() else [near(Path(sys.executable)), "-m", "gateway.cli.main"]
+    if log.address.source in ("--dsn", "embedded"):
+        words += ["--dsn", log.address.printable]
     return shlex.join(words)
 
 

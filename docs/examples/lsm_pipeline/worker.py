@@ -3,9 +3,9 @@ One worker, a program of its own: it looks for a strip that is free, claims it i
 
     python worker.py RUN_FOLDER NAME SEED
 
-Nobody hands out the strips. A claim is an open scope that marks the strip started: of two workers that open
-it at the same version, one gets StreamConflict and takes the next. The worker ends, after the strip in its
-hands, when its standard input is closed, so also by the death of whoever started it.
+Workers choose strips themselves. A claim is an open scope that marks the strip started: if two workers open
+it at the same version, one gets StreamConflict and takes the next. The worker ends, after its present strip,
+when its standard input is closed, so also when the process that started it dies.
 """
 
 from __future__ import annotations
@@ -22,14 +22,8 @@ from plan import Plan, projection_path, strip_path
 
 import ledger
 from ledger import StreamConflict
-from ledger.project_state import (
-    LSMChannelId,
-    LSMProjectStateView,
-    LSMStateService,
-    LSMStripId,
-    ProcessingState,
-)
-from projections.follower import Follower
+from ledger.pipelines import LSMChannelId, LSMProjectStateView, LSMStateService, LSMStripId, ProcessingState
+from projections.engine.follower import Follower
 
 FREE: Final = (ProcessingState.PENDING, ProcessingState.FAILED)
 NEAR: Final = 8

@@ -10,7 +10,7 @@ import pytest
 from ledger import (
     Ledger,
 )
-from ledger.store.embedded import Embedded
+from ledger.embedded import Embedded
 from tests.contracts.machines import NUMBERS, ledger_of_its_own
 from tests.machines.transactions.orders import Connect, Connection
 

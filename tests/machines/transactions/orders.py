@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -69,3 +70,10 @@ def there(log: Ledger, item: str) -> bool:
 def states(log: Ledger, key: Any, machine: type[Machine] = Payment) -> list[str]:
     """The states that an object has gone through, as everybody sees them."""
     return [move.to_state for move in machine(log, key).history()]
+
+
+def in_thread(act: Callable[[], object]) -> None:
+    """Do it as somebody else would: another thread is in no callback."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()

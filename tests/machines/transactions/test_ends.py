@@ -13,7 +13,7 @@ from ledger import (
     Ledger,
     TransitionConflict,
 )
-from ledger.store.joining import Joined
+from ledger.log.join import Joined
 from tests.machines.payments import Payment
 from tests.machines.transactions.orders import Connection, Order, Thing, Wrong, put, states, there
 
@@ -167,3 +167,29 @@ def test_all_that_was_decided_may_be_rolled_back(log: Ledger, user: Connection, 
             Payment(joined, key).move("cancelled")
             raise psycopg.Rollback(savepoint)
     assert (states(log, key), there(log, key)) == ([], True)
+
+
+def test_a_join_that_is_never_told_its_end_says_what_it_did_not_call(log: Ledger, user: Connection) -> None:
+    """`join` alone cannot see the commit, and callbacks that are dropped in silence are missed by nobody."""
+    thing = Thing()
+
+    def drop() -> None:
+        with log.join(user) as joined:
+            Order(joined, thing).move("packed")
+        user.commit()
+
+    with pytest.warns(RuntimeWarning, match=r"1 calls that wait .* say `joined\.committed\(\)` once"):
+        drop()
+    assert (states(log, thing, Order), thing.noted[-1]) == (["packed"], "after packed")
+
+
+@pytest.mark.parametrize("said", ["committed", "rolled_back"])
+def test_a_join_that_is_told_its_end_says_nothing(log: Ledger, user: Connection, said: str) -> None:
+    """Warnings are errors here."""
+    thing = Thing()
+    with log.join(user) as joined:
+        Order(joined, thing).move("packed")
+    getattr(user, "commit" if said == "committed" else "rollback")()
+    getattr(joined, said)()
+    del joined
+    assert (thing.noted[-1] == "after_commit packed") == (said == "committed")

@@ -11,9 +11,10 @@ from ledger import (
     Ledger,
     LedgerBusy,
     TransitionConflict,
+    retry_conflicts,
 )
-from ledger.machines import Transition, retry_conflicts
-from ledger.store.joining import Joined
+from ledger.log.join import Joined
+from ledger.machines import Transition
 from tests.machines.payments import Payment
 from tests.machines.transactions.orders import Connect, Connection, Order, Thing, put, states, there
 
@@ -43,7 +44,7 @@ def test_a_strict_transaction_that_is_beaten_is_a_conflict_of_the_whole(
     else:
         Payment(log, key).move("submitted", submission_id="S2")
     with pytest.raises(TransitionConflict, match="roll this transaction back and run it again") as caught:
-        retry_conflicts(block, max_retries=5)
+        retry_conflicts(block, attempts=6)
     conflict = caught.value
     assert (conflict.in_transaction, conflict.to_state, len(runs)) == (True, "cancelled", 1)
     assert conflict.found == (2 if begun else 1)
@@ -68,7 +69,7 @@ def test_a_strict_transaction_that_is_run_again_as_a_whole_gets_through(
             runs.append(1)
             Payment(joined, key).move("cancelled")
 
-    retry_conflicts(whole, max_retries=3)
+    retry_conflicts(whole, attempts=4)
     assert (states(log, key), len(runs)) == (["submitted", "cancelled"], 2)
 
 

@@ -11,9 +11,10 @@ from ledger import (
     Ledger,
     TransitionConflict,
     TransitionFailed,
+    retry_conflicts,
 )
 from ledger.errors import BadMetadata
-from ledger.machines import retry_conflicts
+from ledger.log.join import Joined
 from tests.machines.payments import Payment
 from tests.machines.transactions.orders import Connect, Connection, Order, Thing, Wrong, put, states, there
 
@@ -111,7 +112,7 @@ def test_a_beaten_competitor_leaves_the_transaction_usable(
     """Spec S2-12: read committed. The block alone may be run again, and sees then what the winner did."""
     thing, runs = Thing(), []
 
-    def block() -> None:
+    def block() -> Joined:
         runs.append(1)
         with log.join(user) as joined:
             payment = Payment(joined, key)
@@ -123,15 +124,17 @@ def test_a_beaten_competitor_leaves_the_transaction_usable(
                 Order(joined, thing).move("packed")
             if len(runs) == 1:
                 Payment(log, key).move("submitted", submission_id="S2")
+        return joined
 
     put(user, key)
     with pytest.raises(TransitionConflict) as caught:
-        retry_conflicts(block, max_retries=0)
+        retry_conflicts(block, attempts=1)
     assert not caught.value.in_transaction
     assert caught.value.to_state == ("paid" if moves == 2 else "submitted")
     assert states(log, key) == ["submitted"]
-    retry_conflicts(block, max_retries=0)
+    joined = retry_conflicts(block, attempts=1)
     user.commit()
+    assert joined.committed()
     assert (states(log, key), there(log, key)) == (["submitted", "paid"], True)
     assert states(log, thing, Order) == (["packed"] if called else [])
 

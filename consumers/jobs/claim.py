@@ -1,0 +1,164 @@
+"""
+The claim of a job or a batch, in two steps:
+
+1. `LogOffers.take` puts leases on work that the view `work` nominates (claim.sql). A lease decides nothing:
+   it keeps other workers away for a while.
+2. `claim` decides by an append: the fact `job.started` or `batch.started`, expected at exactly the version
+   that was read. Its version is the fencing token: of two workers that claim the same work, one is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Protocol
+
+from ledger import BadInput, Ledger, UnreadableEvent
+from ledger.domain.names import split_name
+from ledger.domain.state import load
+from ledger.jobs import OpenBatch, OpenJob
+from ledger.jobs.leases import Leases
+from ledger.jobs.work import OpenWork
+from ledger.log.append import Append, Guard, append_of
+from ledger.log.sql import Statements
+
+from .messages import Task
+
+SQL = Statements(__package__, "claim")
+OVER: Final = frozenset({"cancelled", "failed"})
+"""Statuses of a job whose batches and children are not run any more (spec S1-22, S1-43)."""
+
+_log = logging.getLogger(__name__)
+
+
+class Offer(NamedTuple):
+    """Work on which this worker has a lease: opened, not claimed yet. payload: JSON text.
+
+    token: of the claim that is to follow. parent_status: the status of the job that it is a batch or child
+    of. now: the time of the lease, by the database's clock.
+    """
+
+    work: OpenWork[Any, Any]
+    token: int
+    payload: str
+    parent_status: str | None
+    now: datetime
+
+    @property
+    def due(self) -> bool:
+        """Whether it may be claimed now: the view may be behind, the state is not."""
+        state = self.work.state
+        waits = state.status in self.work.WAITING and self.work.next_version == self.token
+        return waits and (state.due_at is None or state.due_at <= self.now)
+
+
+class Claim(NamedTuple):
+    """A claim of this worker: the stream as it was when it was claimed, and the fencing token."""
+
+    work: OpenWork[Any, Any]
+    token: int
+
+
+class Offers(Protocol):
+    """Where work comes from. An offer means that something may be claimed; the claim is an append."""
+
+    def take(self, limit: int, over: Sequence[tuple[str, int]] = ()) -> list[Offer]:
+        """Take leases on up to `limit` pieces of work, and release leases that are over: stream and token.
+
+        Raises ServerUnavailable.
+        """
+        ...
+
+
+class LogOffers:
+    """Offers from the log itself: what the view `work` nominates.
+
+    worker: who takes. queues: only from these; None: from all. seconds: how long a lease holds at first.
+    operations: only these, which the worker knows, read anew at each call; None: any.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        worker: str,
+        queues: Sequence[str] | None,
+        seconds: float,
+        *,
+        operations: Collection[str] | None = None,
+    ) -> None:
+        self.ledger, self.worker, self.seconds, self.operations = ledger, worker, seconds, operations
+        self.queues = None if queues is None else list(queues)
+
+    def take(self, limit: int, over: Sequence[tuple[str, int]] = ()) -> list[Offer]:
+        if limit < 1:
+            Leases(self.ledger).release(over)
+            return []
+        rows = self._take_leases(limit, over)
+        if over and not rows:  # what was released may be taken now
+            rows = self._take_leases(limit, ())
+        offers = []
+        for row in rows:
+            try:
+                offers.append(self._offer(*row))
+            except (UnreadableEvent, BadInput, TypeError) as error:  # its lease runs out
+                _log.error("%s cannot be taken: %s", row[0], error)
+        return offers
+
+    def _take_leases(self, limit: int, over: Sequence[tuple[str, int]]) -> list[tuple[Any, ...]]:
+        return self.ledger.query(
+            SQL.take_leases,
+            worker=self.worker,
+            seconds=self.seconds,
+            queues=self.queues,
+            operations=None if self.operations is None else sorted(self.operations),
+            limit=limit,
+            released=[stream for stream, _ in over],
+            tokens=[token for _, token in over],
+        )
+
+    def _offer(
+        self,
+        stream: str,
+        token: int,
+        payload: str | None,
+        parent_status: str | None,
+        version: int,
+        state_version: int,
+        schema: int | None,
+        state: str | None,
+        now: datetime,
+    ) -> Offer:
+        category, key = split_name(stream)
+        kind: type[OpenWork[Any, Any]] = OpenBatch if category == OpenBatch.CATEGORY else OpenJob
+        if state is None or state_version != version or schema != kind.state_schema():
+            work = self.ledger.load(kind, *key)
+        else:
+            work = kind(*key)
+            try:
+                work.restore(load(kind.STATE, state), version)
+            except ValueError:  # the head holds no state of a job: fold its events
+                work = self.ledger.load(kind, *key)
+        return Offer(work, token, payload or "{}", parent_status, now)
+
+
+def claim(offer: Offer, worker: str) -> tuple[list[Append], bool]:
+    """The appends of a claim and True; of work whose job is over, the appends that cancel it and False."""
+    work = offer.work
+    if offer.parent_status not in OVER:
+        work.start(worker)
+        return [append_of(work)], True
+    work.cancel(f"parent_{offer.parent_status}")
+    parent = OpenJob.name_of(work.state.job if isinstance(work, OpenBatch) else work.state.parent)
+    return [append_of(work), Append(parent, [], Guard(OVER))], False  # refused if it is reopened meanwhile
+
+
+def task_of(offer: Offer) -> Task:
+    """What a slot is given to run, once the work is claimed."""
+    work: OpenWork[Any, Any] = offer.work
+    state = work.state
+    job, batch = (state.job, state.nr) if isinstance(work, OpenBatch) else (state.id, None)
+    return Task(
+        work.name, offer.token, work.version, state.operation, offer.payload, job, state.attempt, batch,
+        state.timeout_seconds,
+    )  # fmt: skip

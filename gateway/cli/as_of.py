@@ -1,0 +1,152 @@
+"""`pledger as-of`: the whole ledger as of a position or a time, in a schema of its own for SQL queries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .errors import NotThere
+from .moments import At, Position, moment_of
+from .output import Column, fields, iso, json_line, local, table
+from .session import AsJson, Session, session_of
+from .stderr import Progress, show_progress
+from .views import views_for
+
+if TYPE_CHECKING:
+    from projections.time_travel import Past
+    from projections.time_travel.make import Making
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="VIEW", help="Only these views; else all that are known.")
+]
+Where = Annotated[int, typer.Argument(metavar="POSITION", min=0, help="The position that it is as of.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    group = typer.Typer(
+        name="as-of",
+        help="The whole ledger as of a position or a time: make, list, drop.",
+        no_args_is_help=True,
+    )
+    group.command()(make)
+    group.command("list")(list_)
+    group.command()(drop)
+    app.add_typer(group)
+
+
+def make(
+    context: typer.Context,
+    views: Names = None,
+    at: At = None,
+    position: Position = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a copy of the ledger as of a position or a time; by default as it is now.
+
+    In a schema of its own, LEDGER_as_of_POSITION: the views with their counters, `heads` (version, status and
+    state of every stream), and `events`. It stays as it is until it is dropped. What is there already is not
+    made again.
+
+    \b
+    Examples:
+      pledger as-of make --at 14:00
+      pledger as-of make in_state --position 120000
+
+    JSON: schema, position, time, made_at, events, streams, views, parked, unfolded, whole, new, beyond.
+    """
+    session = session_of(context, as_json)
+    moment = moment_of(at, position)
+    wanted = views_for(session, views or ())
+    from projections.time_travel import as_of
+
+    with session.ledger() as log, show_progress(session) as shown:
+        past = as_of(log, position=moment.position, time=moment.time, views=wanted, progress=_told(shown))
+    _show(past, session)
+
+
+def list_(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the copies.
+
+    JSON, one object a line, as `make` prints it.
+    """
+    session = session_of(context, as_json)
+    from projections.time_travel import pasts
+
+    with session.ledger() as log:
+        found = pasts(log)
+    if session.json:
+        for past in found:
+            json_line(_as_json(past))
+        return
+    columns = [Column("schema"), Column("position", number=True), Column("time"), Column("made at"),
+               Column("events", number=True), Column("views", keep=True)]  # fmt: skip
+    table(columns, [_row(past) for past in found], color=session.color)
+
+
+def drop(context: typer.Context, position: Where, as_json: AsJson = False) -> None:
+    """Drop the copy of a position.
+
+    Exits 3 where there is none, 4 where somebody reads it all the time. JSON: dropped.
+    """
+    session = session_of(context, as_json)
+    from projections.time_travel import drop as drop_past
+
+    with session.ledger() as log:
+        if not drop_past(log, position):
+            raise NotThere(f"the ledger as of {position} was not made", position=position)
+    if session.json:
+        json_line({"dropped": position})
+    else:
+        session.say(f"the ledger as of {position} is dropped")
+
+
+def _told(shown: Progress) -> Any:
+    """Shows the progress of making a copy."""
+    tasks = {"events": shown.task("events"), "states": shown.task("states", "streams")}
+
+    def tell(step: Making) -> None:
+        tasks[step.what].update(step.done, step.total)
+
+    return tell
+
+
+def _show(past: Past, session: Session) -> None:
+    if session.json:
+        json_line(_as_json(past))
+        return
+    fields(_fields(past), color=session.color)
+    if past.beyond:
+        session.say("that lies beyond the log, so this is its present end")
+    if past.parked or past.unfolded:
+        session.say(
+            f"{past.parked} streams are left out of a view (table parked), "
+            f"{past.unfolded} states could not be folded"
+        )
+    session.say(f"look into it: SET search_path TO {past.schema}")
+
+
+def _fields(past: Past) -> list[tuple[str, str]]:
+    shown = [("schema", past.schema), ("position", str(past.position))]
+    if past.time is not None:
+        shown.append(("time", local(past.time)))
+    return [
+        *shown,
+        ("events", str(past.events)),
+        ("streams", str(past.streams)),
+        ("views", ", ".join(past.views)),
+    ]
+
+
+def _row(past: Past) -> tuple[str, ...]:
+    if past.made_at is None:
+        return past.schema, str(past.position), "", "", "", "not finished: make it again, or drop it"
+    time = "" if past.time is None else local(past.time)
+    return past.schema, str(past.position), time, local(past.made_at), str(past.events), ", ".join(past.views)
+
+
+def _as_json(past: Past) -> dict[str, Any]:
+    known = {name: getattr(past, name) for name in past.__dataclass_fields__}
+    times = {name: None if known[name] is None else iso(known[name]) for name in ("time", "made_at")}
+    return {**known, **times, "views": list(past.views)}

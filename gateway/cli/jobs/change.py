@@ -1,0 +1,167 @@
+"""`pledger jobs cancel`, `retry`, `comment` and `describe`: commands that change a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..error_report import code_of
+from ..errors import Misuse
+from ..output import Column, clean, flush, json_line, table
+from ..session import AsJson, Session, session_of
+from .options import STATUSES, Many, One, Reason, Whole, each_found, found, jobs_of, short
+
+if TYPE_CHECKING:
+    from ledger.jobs import Jobs
+
+Words = Annotated[str, typer.Argument(metavar="TEXT", help="What is to be said.")]
+Author = Annotated[str | None, typer.Option(metavar="WHO", help="Whose words they are; else who acts.")]
+Description = Annotated[str | None, typer.Option(metavar="TEXT", help="What it is about.")]
+Findings = Annotated[str | None, typer.Option(metavar="TEXT", help="What was found.")]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="TAG", help="All tags that it has from now on. Repeatable."),
+]
+NoTags = Annotated[bool, typer.Option("--no-tags", help="It has no tags from now on.")]
+
+
+def cancel(context: typer.Context, ids: Many, reason: Reason = None, as_json: AsJson = False) -> None:
+    """Cancel jobs, with their batches and child jobs.
+
+    A cancel is final at once: what a worker has to say afterwards is kept, and changes nothing. Batches and
+    child jobs follow by themselves, as soon as a worker runs. A job that is over is left as it is.
+
+    JSON, one object a line: id, status, cancelled (whether it was by this).
+    """
+    session = session_of(context, as_json)
+    with jobs_of(session) as jobs:
+        wanted = each_found(jobs.ledger, ids)
+        before = {id: jobs.status(id) for id in wanted}
+        rows = [(id, jobs.cancel(id, reason)) for id in wanted]
+    done = [(id, job, before[id] in ("queued", "running")) for id, job in rows]
+    _print(session, [(id, job.status or "", "cancelled", by_this) for id, job, by_this in done])
+    for id, job, by_this in done:
+        if not by_this:
+            session.say(f"job {id[:8]} was {job.status} already, and is left so")
+        elif job.rounds or job.children:
+            session.say(f"job {id[:8]}: its batches and child jobs are cancelled by the workers")
+
+
+def retry(
+    context: typer.Context, ids: Many, reason: Reason = None, whole: Whole = False, as_json: AsJson = False
+) -> None:
+    """Offer failed jobs anew.
+
+    Attempts and retries count from zero again; the history stays. Of a job that was split only the batches
+    run that did not complete, as soon as a worker runs. What did not fail is refused.
+
+    Exits 1 where one of them was refused, 5 where a job with the same key is queued or running; the others
+    are retried. JSON, one object a line: id, status, retried, error (null where it was).
+    """
+    session = session_of(context, as_json)
+    with jobs_of(session) as jobs:
+        tried = [_retried(jobs, id, reason, whole) for id in each_found(jobs.ledger, ids)]
+    if session.json:
+        for id, status, error in tried:
+            said = None if error is None else str(error)
+            json_line({"id": id, "status": status, "retried": error is None, "error": said})
+    else:
+        rows = ([short(id), status, "" if error is None else str(error)] for id, status, error in tried)
+        table([*COLUMNS, Column("refused", keep=True)], rows, color=session.color, styles=STATUSES)
+    errors = [error for *_, error in tried if error is not None]
+    if errors:
+        flush()
+        session.say(f"{len(errors)} of {len(tried)} were refused")
+        raise typer.Exit(code_of(errors[0]))
+
+
+COLUMNS = [Column("job"), Column("status")]
+
+
+def _retried(jobs: Jobs, id: str, reason: str | None, whole: bool) -> tuple[str, str, Exception | None]:
+    """Id, status, and why it was refused. Raises NotThere, and errors that concern all jobs."""
+    from ledger.errors import DuplicateJob, MoveNotAllowed
+
+    try:
+        return id, str(jobs.retry(id, reason, whole=whole).status), None
+    except MoveNotAllowed:
+        status = jobs.status(id)
+        discarded = "it was discarded" if status == "failed" else f"it is {status}"
+        return id, status, Misfit(f"only what failed is retried, and {discarded}")
+    except DuplicateJob as error:
+        return id, jobs.status(id), error
+
+
+class Misfit(Exception):
+    """The job's status does not allow the change."""
+
+
+def comment(
+    context: typer.Context, id: One, text: Words, author: Author = None, as_json: AsJson = False
+) -> None:
+    """Say something on a job; `pledger jobs events` shows it.
+
+    JSON: id, comments (how many it has now).
+    """
+    session = session_of(context, as_json)
+    with jobs_of(session) as jobs:
+        whole = found(jobs.ledger, id)
+        job = jobs.comment(whole, text, author)
+    if session.json:
+        json_line({"id": whole, "comments": job.comments})
+    else:
+        table([Column("job"), Column("comments", number=True)], [[short(whole), str(job.comments)]],
+              color=session.color)  # fmt: skip
+
+
+def describe(
+    context: typer.Context,
+    id: One,
+    description: Description = None,
+    findings: Findings = None,
+    tag: Tags = None,
+    no_tags: NoTags = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a job is about, and what was found; what is not given stays.
+
+    JSON: id, description, findings, tags.
+    """
+    session = session_of(context, as_json)
+    fields = _said(description, findings, tag, no_tags)
+    with jobs_of(session) as jobs:
+        whole = found(jobs.ledger, id)
+        job = jobs.describe(whole, **fields)
+    if session.json:
+        shown = {"description": job.description, "findings": job.findings, "tags": list(job.tags)}
+        json_line({"id": whole, **shown})
+    else:
+        columns = [Column("job"), *(Column(name, keep=True) for name in ("description", "findings", "tags"))]
+        row = [short(whole), job.description or "", job.findings or "", ", ".join(job.tags)]
+        table(columns, [row], color=session.color)
+
+
+def _said(
+    description: str | None, findings: str | None, tags: list[str] | None, no_tags: bool
+) -> dict[str, Any]:
+    """The fields that change. Raises Misuse if there is none."""
+    if tags and no_tags:
+        raise Misuse("`--tag` and `--no-tags` exclude each other")
+    said = {"description": description, "findings": findings}
+    given: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    if tags or no_tags:
+        given["tags"] = tuple(tags or ())
+    if not given:
+        raise Misuse("say something: --description, --findings, --tag or --no-tags")
+    return given
+
+
+def _print(session: Session, rows: Sequence[tuple[str, str, str, bool]]) -> None:
+    if session.json:
+        for id, status, name, done in rows:
+            json_line({"id": id, "status": status, name: done})
+    else:
+        table(COLUMNS, ([short(id), clean(status)] for id, status, *_ in rows), color=session.color,
+              styles=STATUSES)  # fmt: skip

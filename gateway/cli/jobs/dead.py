@@ -1,0 +1,316 @@
+"""`pledger dead`: list failed jobs and batches with the reasons, and redrive or discard them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+
+from ..errors import Code, Misuse, NotThere
+from ..output import Column, Page, clean, fields, flush, is_terminal, json_line, most, plain, table, write
+from ..session import AsJson, Session, session_of
+from ..stderr import show_progress
+from .options import Reason, Whole, found, jobs_of, queries_of, time
+
+if TYPE_CHECKING:
+    from ledger import Ledger
+    from ledger.jobs.work import OpenWork
+    from projections.jobs import Dead, JobQueries
+
+MOST: Final = 10_000
+"""Maximum number of dead letters in one command (W1-19)."""
+USUAL: Final = 1_000
+PAGE: Final = 500
+
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Only of these jobs, with their batches; JOB/NR: only this batch."),
+]
+Operation = Annotated[str | None, typer.Option(metavar="NAME", help="Only of this operation.")]
+Queue = Annotated[str | None, typer.Option(metavar="NAME", help="Only from this queue.")]
+Error = Annotated[str | None, typer.Option("--error", metavar="CODE", help="Only with this error code.")]
+Limit = Annotated[int, typer.Option(metavar="N", min=1, max=MOST, help="At most so many.")]
+
+
+class Filters(NamedTuple):
+    """The filters for dead letters."""
+
+    ids: Sequence[str]
+    operation: str | None
+    queue: str | None
+    error_code: str | None
+
+
+def letters(log: Ledger, queries: JobQueries, filters: Filters, after: int | None = None) -> Iterator[Dead]:
+    """The dead letters, the newest first. Raises Misuse, NotThere for an unknown id of a job."""
+    wanted = [target(log, id) for id in filters.ids]
+    given = {"operation": filters.operation, "queue": filters.queue, "error_code": filters.error_code}
+    if not wanted:
+        return _pages(queries, given, after)
+    chosen: dict[str, Dead] = {}
+    for job, nr in wanted:
+        of_it = [one for one in _pages(queries, {**given, "job": job}, after) if nr in (None, one.nr)]
+        chosen |= {one.stream: one for one in of_it}
+    return iter(sorted(chosen.values(), key=lambda one: -one.position))
+
+
+def _pages(queries: JobQueries, given: dict[str, Any], after: int | None) -> Iterator[Dead]:
+    while page := queries.dead(**given, after=after, limit=PAGE):
+        yield from page
+        after = page[-1].position
+        if len(page) < PAGE:
+            return
+
+
+def target(log: Ledger, given: str) -> tuple[str, str | None]:
+    """The id of a job, and the number of its batch if one is given. Raises Misuse, NotThere."""
+    job, slash, nr = given.strip().removeprefix("job/").removeprefix("batch/").partition("/")
+    if slash and not nr:
+        raise Misuse(f"{given!r} must be the id of a job, or JOB/NR for one of its batches")
+    return found(log, job), nr or None
+
+
+Shown = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="At most so many; else 50 on a terminal, all if piped."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it; else only show what would be done.")]
+Of = Annotated[str, typer.Argument(metavar="ID", help="The job's id, or JOB/NR for one of its batches.")]
+After = Annotated[
+    int | None, typer.Option(metavar="POSITION", help="Only after the one at this place: the next page.")
+]
+
+
+def list_(
+    context: typer.Context,
+    ids: Ids = None,
+    operation: Operation = None,
+    queue: Queue = None,
+    error: Error = None,
+    limit: Shown = None,
+    after: After = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what failed and was neither redriven nor discarded, the last first.
+
+    JSON, one object a line: position, stream, job, nr (of a batch, else null), queue, operation, error_code,
+    message, at, version.
+    """
+    session = session_of(context, as_json)
+    with queries_of(session) as (log, queries):
+        found = letters(log, queries, Filters(ids or (), operation, queue, error), after)
+        page = Page(found, most(limit, 50))
+        if session.json:
+            for one in page:
+                json_line(plain(one._asdict()))
+        else:
+            columns = [Column("dead"), *(Column(name, keep=True) for name in ("operation", "queue"))]
+            columns += [Column("failed"), Column("error", keep=True), Column("message", rest=True)]
+            table(columns, map(_row, page), color=session.color)
+    if page.last is None:
+        session.say("no such dead letter is in the view")
+    elif page.more:
+        session.say(f"there are more: --after {page.last.position}, or a larger --limit")
+
+
+def show(context: typer.Context, id: Of, as_json: AsJson = False) -> None:
+    """Show one dead letter: its error with all that is known of it, and its payload.
+
+    It is read from its stream: no view is needed.
+
+    JSON, one object: stream, operation, queue, status, error_code, message, details, at, attempt, failures,
+    retries, requeues, payload, redrive (why it cannot be, else null).
+    """
+    session = session_of(context, as_json)
+    with jobs_of(session) as jobs:
+        shown = _shown(jobs.ledger, id)
+    if session.json:
+        json_line(plain(shown))
+        return
+    details = shown.pop("details")
+    texts = {name: value for name, value in details.items() if isinstance(value, str) and "\n" in value}
+    rest = {name: value for name, value in details.items() if name not in texts}
+    pairs = {**shown, "at": time(shown["at"]), "payload": _json(shown["payload"]), "details": _json(rest)}
+    fields([(name, str(v)) for name, v in pairs.items() if v not in (None, "", 0, "{}")], color=session.color)
+    for name, text in texts.items():
+        write("".join(f"{name}\t{clean(line)}\n" if not is_terminal() else f"  {clean(line)}\n"
+                      for line in text.splitlines()))  # fmt: skip
+
+
+def _shown(log: Ledger, given: str) -> dict[str, Any]:
+    """All that is known of a dead letter. Raises NotThere for work that did not fail."""
+    from ledger.jobs.dead_letters import cause, dead_letter, why_not
+
+    job, nr = target(log, given)
+    opened = dead_letter(log, f"job/{job}" if nr is None else f"batch/{job}/{nr}")
+    failed = cause(log, opened.name)
+    if failed is None or opened.state.status != "failed":
+        raise NotThere(f"{opened.name} is no dead letter: it is {opened.state.status}", id=given)
+    said, state = json.loads(failed.data or "{}"), opened.state
+    payload = _payload_of(log, opened)
+    return {
+        "stream": opened.name, "operation": state.operation, "queue": state.queue,
+        "status": "failed, discarded" if state.discarded else "failed", "error_code": state.error_code,
+        "message": said.get("message") or state.error_message, "details": said.get("details") or {},
+        "at": failed.recorded_at, "attempt": state.attempt, "failures": state.failures,
+        "retries": state.retries, "requeues": state.requeues, "payload": payload,
+        "redrive": why_not(log, opened),
+    }  # fmt: skip
+
+
+def _payload_of(log: Ledger, opened: OpenWork[Any, Any]) -> Any:
+    """Its last payload: that of its second step, or that of its creation."""
+    for event in log.read(opened.name, backwards=True):
+        if event.topic in ("batch.computed", "batch.queued", "job.created"):
+            return json.loads(event.data or "{}").get("payload", {})
+    return {}
+
+
+def redrive(
+    context: typer.Context,
+    ids: Ids = None,
+    operation: Operation = None,
+    queue: Queue = None,
+    error: Error = None,
+    limit: Limit = USUAL,
+    reason: Reason = None,
+    whole: Whole = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Redrive dead letters.
+
+    Without --yes it only lists them. Of a job that was split, only the batches run that did not complete. A
+    batch is redriven alone while its job is running or has succeeded without it, and with the job where that
+    failed. A unique job is refused while another with its key is not over.
+
+    \b
+    Examples:
+      pledger dead redrive --operation embed --error CudaOutOfMemory
+      pledger dead redrive --operation embed --error CudaOutOfMemory --yes
+
+    Exits 1 where some were refused. JSON, one object a line: stream, operation, error_code, redriven
+    (false without --yes), refused (why, else null).
+    """
+    from ledger.jobs.dead_letters import redrive as each
+
+    session, act = session_of(context, as_json), partial(each, whole=whole)
+    _each(
+        session, Filters(ids or (), operation, queue, error), limit, "redriven", act if yes else None, reason
+    )
+
+
+def discard(
+    context: typer.Context,
+    ids: Ids = None,
+    operation: Operation = None,
+    queue: Queue = None,
+    error: Error = None,
+    limit: Limit = USUAL,
+    reason: Reason = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Discard dead letters: they are not listed any more.
+
+    They stay failed, with their history, and cannot be redriven. Without --yes it only lists them.
+
+    Exits 1 where some were refused. JSON, one object a line: stream, operation, error_code, discarded
+    (false without --yes), refused (why, else null).
+    """
+    from ledger.jobs.dead_letters import discard as act
+
+    session = session_of(context, as_json)
+    _each(
+        session, Filters(ids or (), operation, queue, error), limit, "discarded", act if yes else None, reason
+    )
+
+
+Act = Callable[["Ledger", str, str | None], None]
+
+
+def _each(
+    session: Session, filters: Filters, limit: int, done: str, act: Act | None, reason: str | None
+) -> None:
+    """Apply an action to each, or only list them; raises typer.Exit if some were refused."""
+    if act is None and reason is not None:
+        raise Misuse("`--reason` goes with `--yes`: without that nothing is recorded")
+    with queries_of(session) as (log, queries):
+        found = [*islice(letters(log, queries, filters), limit + 1)]
+        chosen = found[:limit]
+        redriven = done == "redriven"
+        does = act or (_foresee if redriven else _nothing)
+        rows = [*_acted(session, log, chosen, does, reason, with_jobs=redriven)]
+    _report(session, rows, done, act is not None)
+    if len(found) > limit:
+        session.say(f"there are more than {limit}: a larger --limit, or once more")
+    if act is not None and any(refused for _, refused in rows):
+        flush()
+        raise typer.Exit(Code.REFUSED)
+
+
+def _foresee(log: Ledger, stream: str, _: str | None) -> None:
+    """Raise Refused if it cannot be redriven."""
+    from ledger.errors import Refused
+    from ledger.jobs.dead_letters import dead_letter, why_not
+
+    if why := why_not(log, dead_letter(log, stream)):
+        raise Refused(why)
+
+
+def _nothing(log: Ledger, stream: str, _: str | None) -> None:
+    """Accept: any dead letter may be discarded."""
+
+
+def _acted(
+    session: Session, log: Ledger, chosen: Sequence[Dead], act: Act, reason: str | None, *, with_jobs: bool
+) -> Iterator[tuple[Dead, str | None]]:
+    """Each, and why it was refused. with_jobs: the action on a job applies to its batches too."""
+    from ledger.errors import Refused
+
+    jobs = set[str]()
+    with show_progress(session) as shown:
+        task = shown.task("dead letters", "letters")
+        for nth, one in enumerate(chosen, start=1):
+            try:
+                if one.nr is None or one.job not in jobs:
+                    act(log, one.stream, reason)
+                if one.nr is None and with_jobs:
+                    jobs.add(one.job)
+                yield one, None
+            except Refused as error:
+                yield one, str(error)
+            task.update(nth, len(chosen))
+
+
+def _report(session: Session, rows: Sequence[tuple[Dead, str | None]], done: str, acted: bool) -> None:
+    many = sum(refused is None for _, refused in rows)
+    if session.json:
+        for one, refused in rows:
+            said = {"stream": one.stream, "operation": one.operation, "error_code": one.error_code}
+            json_line({**said, done: acted and refused is None, "refused": refused})
+    else:
+        columns = [Column("dead"), Column("operation", keep=True), Column("error", keep=True),
+                   Column("", keep=True)]  # fmt: skip
+        would = done if acted else f"would be {done}"
+        cells = ([_name(one), one.operation, one.error_code, refused or would] for one, refused in rows)
+        table(columns, cells, color=session.color)
+    left = f", {len(rows) - many} refused" if many < len(rows) else ""
+    session.say(f"{many} {done}{left}" if acted else f"{many} would be {done}{left}; --yes does it")
+
+
+def _name(one: Dead) -> str:
+    job = one.job[:8] if is_terminal() else one.job
+    return job if one.nr is None else f"{job}/{one.nr}"
+
+
+def _row(one: Dead) -> list[str]:
+    return [_name(one), one.operation, one.queue, time(one.at), one.error_code, one.message]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(plain(value), ensure_ascii=False)

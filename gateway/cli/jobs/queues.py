@@ -1,0 +1,163 @@
+"""`pledger queues` and `operations`: list and pause queues, and limit operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import Misuse
+from ..output import Column, json_line, plain, table
+from ..session import AsJson, Session, session_of
+from .options import STATUSES, Reason, jobs_of, queries_of, seconds_of, time
+
+if TYPE_CHECKING:
+    from ledger import Ledger
+    from projections.jobs import JobQueries
+
+Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+Operation = Annotated[str, typer.Argument(metavar="OPERATION", help="The operation's name.")]
+Concurrency = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many run at once.")]
+Rate = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many begin within --per.")]
+Per = Annotated[str, typer.Option(metavar="SPAN", help="The span of a rate: seconds, or such as 1m.")]
+NoLimit = Annotated[bool, typer.Option("--none", help="Remove both limits.")]
+
+
+def list_queues(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the queues, with how many jobs are queued and running in each.
+
+    Also whether each is paused. Reads the view `jobs`, which workers keep; stderr shows if it is behind.
+    `due since`: since when the first waiting job may be claimed.
+
+    JSON, one object a line: queue, status (open, paused), reason (of the pause), queued, running, failed,
+    due_since (null where nothing waits).
+    """
+    session = session_of(context, as_json)
+    with queries_of(session) as (log, queries):
+        rows = [*_queues(log, queries)]
+    if session.json:
+        for row in rows:
+            json_line(plain(row))
+        return
+    columns = [Column("queue", keep=True), Column("status"), *(Column(name, number=True) for name in COUNTED)]
+    columns += [Column("due since"), Column("reason", keep=True)]
+    table(columns, map(_queue_row, rows), color=session.color, styles=STATUSES)
+    if not rows:
+        session.say("no job named a queue yet")
+
+
+def _queue_row(row: dict[str, Any]) -> list[str]:
+    many = [str(row[name]) for name in COUNTED]
+    return [row["queue"], row["status"], *many, time(row["due_since"]), row["reason"] or ""]
+
+
+COUNTED = ("queued", "running", "failed")
+
+
+def _queues(log: Ledger, queries: JobQueries) -> Iterator[dict[str, Any]]:
+    """Each queue that a job has named or that was ever paused, by name."""
+    from ledger.jobs import Jobs
+
+    rules, counted = Jobs(log).queues(), queries.counts()
+    for name in sorted({one.queue for one in counted} | set(rules)):
+        its, rule = [one for one in counted if one.queue == name], rules.get(name)
+        many = {status: sum(one.jobs for one in its if one.status == status) for status in COUNTED}
+        due = min((one.oldest_due for one in its if one.oldest_due is not None), default=None)
+        status = rule.status if rule is not None else None
+        yield {
+            "queue": name,
+            "status": status or "open",
+            "reason": rule and rule.reason,
+            **many,
+            "due_since": due,
+        }
+
+
+def pause(context: typer.Context, queue: Queue, reason: Reason = None, as_json: AsJson = False) -> None:
+    """Pause a queue: nothing is claimed from it; what runs goes on.
+
+    JSON: queue, status, changed (whether it was by this).
+    """
+    session = session_of(context, as_json)
+    with jobs_of(session) as jobs:
+        changed = jobs.pause(queue, reason)
+    _tell(session, queue, "paused", changed)
+
+
+def resume(context: typer.Context, queue: Queue, as_json: AsJson = False) -> None:
+    """Resume a queue.
+
+    JSON: queue, status, changed (whether it was by this).
+    """
+    session = session_of(context, as_json)
+    with jobs_of(session) as jobs:
+        changed = jobs.resume(queue)
+    _tell(session, queue, "open", changed)
+
+
+def _tell(session: Session, queue: str, status: str, changed: bool) -> None:
+    if session.json:
+        json_line({"queue": queue, "status": status, "changed": changed})
+    else:
+        columns = [Column("queue", keep=True), Column("status")]
+        table(columns, [[queue, status]], color=session.color, styles=STATUSES)
+    if not changed:
+        session.say(f"it was {status} already")
+
+
+def limit(
+    context: typer.Context,
+    operation: Operation,
+    concurrency: Concurrency = None,
+    rate: Rate = None,
+    per: Per = "1",
+    none: NoLimit = False,
+    as_json: AsJson = False,
+) -> None:
+    """Limit an operation over all workers.
+
+    How many run at once, and how many begin within a span. Both limits are set together; one that is not
+    given is removed.
+
+    \b
+    Examples:
+      pledger operations limit embed --concurrency 1
+      pledger operations limit download --rate 10 --per 1m
+
+    JSON: operation, concurrency, rate, seconds (null: not limited).
+    """
+    session = session_of(context, as_json)
+    if (concurrency is None and rate is None) != none:
+        raise Misuse("give --concurrency or --rate or both, or --none to take the limits away")
+    seconds = seconds_of(per, "--per") or 0.0
+    with jobs_of(session) as jobs:
+        jobs.limit(operation, concurrency=concurrency, rate=rate, seconds=seconds)
+    _print(session, [(operation, concurrency, rate, seconds)])
+
+
+def list_operations(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the operations that have, or had, limits.
+
+    JSON, one object a line: operation, concurrency, rate, seconds (null: not limited).
+    """
+    session = session_of(context, as_json)
+    with jobs_of(session) as jobs:
+        limits = jobs.limits()
+    rows = [(name, its.concurrency, its.rate, its.seconds) for name, its in sorted(limits.items())]
+    _print(session, rows)
+    if not rows:
+        session.say("no operation has limits; `pledger operations limit` sets some")
+
+
+def _print(session: Session, rows: list[tuple[str, int | None, int | None, float]]) -> None:
+    if session.json:
+        for row in rows:
+            json_line(plain(dict(zip(("operation", "concurrency", "rate", "seconds"), row, strict=True))))
+        return
+    cells = (
+        [name, str(concurrency or ""), "" if rate is None else f"{rate} in {seconds:g} s"]
+        for name, concurrency, rate, seconds in rows
+    )
+    columns = [Column("operation", keep=True), Column("at once", number=True), Column("rate", number=True)]
+    table(columns, cells, color=session.color)

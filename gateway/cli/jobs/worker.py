@@ -1,0 +1,320 @@
+"""`pledger worker` and `pledger reaper`: run operations, list workers, end claims of vanished workers."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ..errors import Code, Terminated
+from ..output import Column, fields, flush, json_line, plain, table
+from ..session import AsJson, Session, imported, session_of
+from ..states import span
+from ..stderr import EVERY, log_to_stderr, logging_session
+
+if TYPE_CHECKING:
+    from consumers.jobs import Worker
+    from consumers.jobs.reaper import Counts
+    from ledger.jobs.leases import WorkerStatus as Listed
+
+PATIENCE = 3.0
+"""Seconds for which a worker's call waits for an unreachable server, before it tries again."""
+Operations = Annotated[
+    str,
+    typer.Option(metavar="MODULE:NAME", help="Your registry of operations; NAME: `registry` by default."),
+]
+Concurrency = Annotated[
+    int, typer.Option(metavar="N", min=1, help="How many run at once, each in its process.")
+]
+Queues = Annotated[
+    list[str] | None, typer.Option("--queue", metavar="NAME", help="Take from this queue only. Repeatable.")
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Its name, and the actor of what it records; else of --actor, process and a random part.",
+    ),
+]
+Lease = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N",
+        min=0.1,
+        help="Seconds after which its claims end if it does not renew them; 30 by default.",
+    ),
+]
+Drain = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N", min=0, help="Seconds that it waits for running work after a stop; 30 by default."
+    ),
+]
+Grace = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N", min=0, help="Seconds that cancelled work has to stop by itself; 10 by default."
+    ),
+]
+Memory = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Memory that an operation may take, in megabytes.")
+]
+NoServices = Annotated[
+    bool,
+    typer.Option(
+        "--no-services", help="Run operations only: no reaper, no scheduler, no fan-in, no cascade."
+    ),
+]
+NoViews = Annotated[
+    bool,
+    typer.Option("--no-views", help="Keep no views: `pledger views follow` runs elsewhere."),
+]
+
+
+def run(
+    context: typer.Context,
+    operations: Operations,
+    concurrency: Concurrency = 1,
+    queue: Queues = None,
+    name: Name = None,
+    lease_seconds: Lease = None,
+    drain_seconds: Drain = None,
+    grace_seconds: Grace = None,
+    memory_mb: Memory = None,
+    no_services: NoServices = False,
+    no_views: NoViews = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run operations, until SIGTERM or Ctrl-C.
+
+    Each operation runs in a process of its own. Any number of workers may run, on any machine that reaches
+    the ledger. After SIGTERM or Ctrl-C it claims nothing more and waits for what runs; work that is not
+    done in time is given back. A second Ctrl-C ends it at once; others take its work over when the leases
+    run out. A worker also runs the services of jobs: it closes parents, cancels batches and children of
+    cancelled jobs, submits what is scheduled, ends claims of vanished workers, and follows the views of jobs.
+
+    Its login needs the roles writer and projector; with --no-views writer and reader.
+
+    \b
+    Examples:
+      pledger worker run --operations my_pipeline.operations:registry --concurrency 4
+      pledger worker run --operations my_pipeline.operations --queue gpu --concurrency 1
+
+    Each piece of work that ends is a line on stderr: time, level, job, operation, how it ended, after how
+    long, and its error.
+
+    Exits 0 after a stop, 143 where work had to be given back. JSON, one object at the end: worker, done,
+    gave_back; and each line on stderr is an object too: time, level, message, and of a piece of work job,
+    batch, operation, queue, attempt, status, seconds, error_code, error_message, worker.
+    """
+    session = session_of(context, as_json)
+    imported(operations.partition(":")[0], "module of operations")
+    given: dict[str, Any] = {
+        "queues": queue or None, "concurrency": concurrency, "name": name, "lease_seconds": lease_seconds,
+        "drain_seconds": drain_seconds, "grace_seconds": grace_seconds, "memory_mb": memory_mb,
+        "services": not no_services, "projecting": not no_views,
+    }  # fmt: skip
+    _work(session, operations, {key: value for key, value in given.items() if value is not None})
+
+
+def _work(session: Session, operations: str, given: dict[str, Any]) -> None:
+    from consumers.jobs import Worker
+
+    program = "pledger worker run" if given["projecting"] else "pledger worker run --no-views"
+    session = logging_session(session)
+    with session.ledger(program) as log:
+        log.pool.timeout = min(log.pool.timeout, PATIENCE)
+        worker, gave_back = Worker(log, operations, **given), False
+        names = ", ".join(worker.registry.names) or "nothing"
+        session.say(f"worker {worker.name} runs {names}; Ctrl-C ends it")
+        with (
+            log_to_stderr(session, "consumers", "projections.engine", lines=True),
+            stopped_by_signals() as stop,
+        ):
+            try:
+                with WorkerProgress(session, worker, stop):
+                    gave_back = worker.run(stop)
+            finally:
+                _report(worker, gave_back, session)
+    if gave_back:
+        flush()
+        session.say("work that was not done in time was given back")
+        raise typer.Exit(Code.TERMINATED)
+
+
+def _report(worker: Worker, gave_back: bool, session: Session) -> None:
+    if session.json:
+        json_line({"worker": worker.name, "done": worker.done, "gave_back": gave_back})
+    else:
+        back = "yes" if gave_back else "no"
+        pairs = [("worker", worker.name), ("done", str(worker.done)), ("gave back", back)]
+        fields(pairs, color=session.color)
+
+
+def list_(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the workers.
+
+    Each with its queues and operations, how many of its slots are busy, how many pieces of work it has done,
+    and the seconds since its last sign of life. State: here; draining, after a stop; silent, if it does not
+    renew its leases, such as a worker that was killed. A worker that stopped in order is not listed; a silent
+    one is, until a reaper forgets it. stderr shows work that none of them takes.
+
+    JSON, one object a line: worker, host, pid, queues (null: all), operations, slots, busy, draining, done,
+    started_at, seen_at, silent (seconds), state.
+    """
+    session = session_of(context, as_json)
+    with session.ledger() as log:
+        from ledger.jobs.leases import Leases
+        from projections.jobs.untaken import untaken
+
+        rows, left = Leases(log).workers(), untaken(log)
+    if session.json:
+        for row in rows:
+            json_line(plain({**row._asdict(), "state": row.state}))
+    else:
+        columns = [Column("worker", keep=True), Column("queues", keep=True), Column("busy", number=True),
+                   Column("done", number=True), Column("silent", number=True), Column("state"),
+                   Column("operations", rest=True)]  # fmt: skip
+        table(columns, map(_row, rows), color=session.color)
+    for one in left:
+        session.say(f"{one.waiting} of {one.operation} wait in queue {one.queue}: {one.why}")
+    if not rows:
+        session.say("no worker is there; `pledger worker run --operations MODULE:NAME` is one")
+
+
+def _row(row: Listed) -> list[str]:
+    queues = "all" if row.queues is None else ", ".join(row.queues)
+    told = [row.worker, queues, f"{row.busy}/{row.slots}", str(row.done), span(row.silent), row.state]
+    return [*told, ", ".join(row.operations)]
+
+
+BLINK: Final = 0.5
+"""Seconds between two reads."""
+
+
+class WorkerProgress:
+    """Reports from its own thread, while the block runs, how many pieces of work run and are done."""
+
+    def __init__(self, session: Session, worker: Worker, stop: threading.Event) -> None:
+        self._session, self._worker, self._stop = session, worker, stop
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._drains = False
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: TracebackType | type[BaseException] | BaseException | None) -> None:
+        self._end.set()
+        self._thread.join()
+        self._say_stop()
+
+    def _run(self) -> None:
+        with _line(self._session) as show:
+            done, at = self._worker.done, monotonic()
+            while not self._end.wait(BLINK):
+                self._say_stop()
+                now = monotonic()
+                if show is None and (now - at < EVERY or self._worker.done == done):
+                    continue
+                rate = (self._worker.done - done) / (now - at)
+                done, at = self._worker.done, now
+                told = f"{self._running()} running, {done:,} done, {rate:,.0f}/s"
+                self._session.say(told) if show is None else show(told)
+
+    def _running(self) -> int:
+        return sum(slot.task is not None for slot in self._worker.slots)
+
+    def _say_stop(self) -> None:
+        """Report once that it was told to stop."""
+        if self._stop.is_set() and not self._drains:
+            self._drains = True
+            running = self._running()
+            waits = f"{running} still run; Ctrl-C again ends it at once" if running else "nothing runs"
+            self._session.say(f"takes nothing more, {waits}")
+
+
+@contextmanager
+def _line(session: Session) -> Iterator[Callable[[str], None] | None]:
+    """The function that changes the line on the terminal; None if there is no terminal."""
+    if session.quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    console = Console(file=sys.stderr, color_system="auto" if session.color else None)
+    with console.status("begins") as status:
+        yield status.update
+
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that the first signal sets. Raises Terminated or KeyboardInterrupt at the second one."""
+    stop = threading.Event()
+
+    def came(number: int, _frame: FrameType | None) -> None:
+        if not stop.is_set():
+            stop.set()
+        elif number == signal.SIGTERM:
+            raise Terminated
+        else:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, came) for number in SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+Once = Annotated[bool, typer.Option("--once", help="Do it once, and end.")]
+Every = Annotated[
+    float | None, typer.Option(metavar="SECONDS", min=0.05, help="Seconds between two cycles; 5 by default.")
+]
+
+
+def run_reaper(
+    context: typer.Context, once: Once = False, every: Every = None, as_json: AsJson = False
+) -> None:
+    """End claims of vanished workers, and offer their work again.
+
+    Work whose lease ran out is offered again within its budget, then failed. A claim whose lease was lost
+    gets a lease of grace. Due work that nobody claims for long is offered again. Silent workers are
+    forgotten. Every worker does this too, unless it runs with --no-services; any number may.
+
+    JSON, one object at the end: requeued, failed (claims that were ended), dropped (leases of claims that
+    were over), granted (leases of grace), offered (again), forgotten (workers).
+    """
+    session = session_of(context, as_json)
+    from consumers.jobs.reaper import Reaper
+
+    with session.ledger("pledger reaper run") as log:
+        if once:
+            _report_figures(Reaper(log).run_once(), session)
+            return
+        reaper = Reaper(log) if every is None else Reaper(log, every=every)
+        with stopped_by_signals() as stop, log_to_stderr(session, "consumers"):
+            session.say(f"the reaper looks every {reaper.every:g} s; Ctrl-C ends it")
+            try:
+                reaper.run(stop)
+            finally:
+                _report_figures(reaper.counts, session)
+
+
+def _report_figures(figures: Counts, session: Session) -> None:
+    counts = figures._asdict()
+    if session.json:
+        json_line(counts)
+    else:
+        fields([(name, str(count)) for name, count in counts.items()], color=session.color)

@@ -1,0 +1,1 @@
+"""`pledger lsm …`, `pledger psoct …` and your own pipelines: the same commands, from the declaration."""

@@ -1,0 +1,63 @@
+"""`pledger lsm|psoct plan`: the expected numbers of children, which readiness and reports use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ledger.pipelines import Pipeline
+
+from ..output import fields, json_line, plain
+from ..session import AsJson, session_of
+from .options import TIMEOUT, Project, Timeout, Totals
+from .target import found, store_of
+
+if TYPE_CHECKING:
+    from ledger.pipelines import ProjectStore
+
+
+def plan(
+    context: typer.Context,
+    pipeline: Pipeline,
+    project: Project,
+    totals: Totals,
+    timeout: Timeout = TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is planned for a project, or plan it.
+
+    With a number it is recorded, and replaces the former one; 0 means that it is not known any more. A
+    project that nobody made yet is made. Without numbers the plan is shown.
+
+    \b
+    Examples:
+      pledger {pipeline} plan brain_7 --{total} 4
+      pledger {pipeline} plan brain_7
+
+    JSON: project, and each number; null where it is not known.
+    """
+    session = session_of(context, as_json)
+    given = {name: number or None for name, number in totals.items() if number is not None}
+    with store_of(session, pipeline) as store:
+        if given and _plan(store, pipeline, project, given, timeout):
+            session.say(f"project {project!r} was not there; it was made")
+        view = found(store, pipeline, project, {})
+    planned = {name: getattr(view, name) for name in pipeline.totals}
+    if session.json:
+        json_line(plain({"project": view.project_name, **planned}))
+    else:
+        shown = [(name, "" if number is None else str(number)) for name, number in planned.items()]
+        fields(shown, color=session.color)
+
+
+def _plan(store: ProjectStore, pipeline: Pipeline, project: str, given: Totals, timeout: float) -> bool:
+    """Record the plan. Returns whether this created the project."""
+
+    def change(opened: Any) -> bool:
+        made = bool(opened.news)
+        opened.plan(**given)
+        return made
+
+    new: bool = store.update_item(pipeline.ident(project, {}), change, timeout_seconds=timeout)
+    return new

@@ -1,0 +1,265 @@
+"""`pledger rebuild`: make views anew from the log beside the live ones, compare them, and switch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from .errors import Misuse
+from .output import Column, flush, json_line, plain, table
+from .session import AsJson, Session, session_of
+from .stderr import Progress, show_progress
+from .views import views_for
+
+if TYPE_CHECKING:
+    from ledger import Ledger
+    from projections.engine.rebuild import Building, Rebuilt
+    from projections.engine.view import View
+    from projections.verify import Summary
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="VIEW", help="Views (`pledger views` lists them), `heads`, or `commands`."),
+]
+All = Annotated[bool, typer.Option("--all", help="All views that this process knows, heads, commands.")]
+Stream = Annotated[
+    str, typer.Option(metavar="PREFIX", help="Only rows of streams whose names have this prefix, in place.")
+]
+Category = Annotated[str, typer.Option(metavar="C", help="Only rows of streams of this category, in place.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Build and compare, then throw away what was built.")]
+Allowed = Annotated[
+    int | None,
+    typer.Option("--allow", metavar="N", min=0, help="Refuse to switch where more than N rows differ."),
+]
+Restart = Annotated[bool, typer.Option("--restart", help="Start again where an earlier rebuild was killed.")]
+RollBack = Annotated[
+    bool, typer.Option("--roll-back", help="Switch back to the copy before the last rebuild.")
+]
+Jobs = Annotated[int | None, typer.Option(metavar="N", min=1, help="Views at once; else one a processor.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command()(rebuild)
+
+
+def rebuild(
+    context: typer.Context,
+    views: Names = None,
+    everything: All = False,
+    stream: Stream = "",
+    category: Category = "",
+    dry_run: DryRun = False,
+    allow: Allowed = None,
+    restart: Restart = False,
+    roll_back: RollBack = False,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rebuild what is derived from the log: views, heads, commands.
+
+    A new copy is filled while the live one serves, brought to the same position, compared with it, and
+    switched to. No reader waits. The copy before is kept (`--roll-back`). If a rebuild is killed, run it
+    again: it goes on where it stopped. `heads` (the current states) and `commands` (the command ids) are no
+    views: appends keep them, and they are repaired in place.
+
+    Exits 1 where `--allow` refused a switch, 5 where another process builds the same view. JSON, one object a
+    view: view, copy, before, position, events, seconds, parked, switched, continued, differences: a list of
+    table, only_old, only_new, old, new (some of the rows), columns (that only one of them has), strange
+    (topics that the view wants and nobody knows).
+    """
+    session = session_of(context, as_json)
+    for_views = dry_run or restart or roll_back or allow is not None
+    _check(views, everything, stream or category, for_views)
+    kept, wanted = _wanted(views or [], bool(stream or category) or for_views, session)
+    with session.ledger("pledger rebuild") as log:
+        rebuild_kept(log, kept, stream, category, jobs, session)
+        if stream or category:
+            _partly(log, wanted, stream, category, session)
+        elif wanted:
+            act = _going_back(log) if roll_back else _building(log, allow, dry_run, restart)
+            _wholly(act, wanted, jobs or os.cpu_count() or 1, session)
+
+
+def _wholly(act: Any, views: Sequence[View], jobs: int, session: Session) -> None:
+    """Rebuild the views, print the results, and fail if one of them failed."""
+    with show_progress(session) as shown:
+        made = _each(act, views, shown, jobs)
+    _show([one for one in made if not isinstance(one, Exception)], session)
+    if failed := [error for error in made if isinstance(error, Exception)]:
+        flush()
+        raise failed[0]
+
+
+def _check(views: list[str] | None, everything: bool, part: str, whole: bool) -> None:
+    if bool(views) == everything:
+        raise Misuse("name the views to rebuild, or give --all; `pledger views` lists them")
+    if part and whole:
+        raise Misuse("a part (--stream, --category) is made anew in place: it takes no other option")
+    if whole and set(views or ()) & set(KEPT):
+        raise Misuse("heads and commands are set right in place: that takes no option of a view's rebuild")
+
+
+def _wanted(names: list[str], part: bool, session: Session) -> tuple[list[str], list[View]]:
+    """The named tables that appends maintain, and views; by default all, of a part all views."""
+    kept = [name for name in KEPT if name in names or not (names or part)]
+    named = [name for name in names if name not in KEPT]
+    return kept, views_for(session, named) if named or not names else []
+
+
+def _building(log: Ledger, allow: int | None, dry_run: bool, restart: bool) -> Any:
+    from projections.engine.rebuild import rebuild as build
+
+    def act(view: View, progress: Callable[[Building], None]) -> Rebuilt:
+        return build(log, view, allowed=allow, dry_run=dry_run, restart=restart, progress=progress)
+
+    return act
+
+
+def _going_back(log: Ledger) -> Any:
+    from projections.engine.rebuild import roll_back as back
+
+    return lambda view, _progress: back(log, view)
+
+
+def _each(act: Any, views: Sequence[View], shown: Progress, jobs: int) -> list[Rebuilt | Exception]:
+    """Rebuild several views at once; an error in one does not stop the others."""
+
+    def one(view: View) -> Rebuilt | Exception:
+        task = shown.task(view.name)
+        try:
+            made: Rebuilt = act(view, lambda step: task.update(step.position, step.end))
+        except Exception as error:
+            return error
+        return made
+
+    with ThreadPoolExecutor(min(jobs, len(views))) as pool:
+        return list(pool.map(one, views))
+
+
+def _partly(log: Ledger, views: Sequence[View], stream: str, category: str, session: Session) -> None:
+    from projections.engine.copies import Copies, projecting
+    from projections.engine.refold import refold
+
+    with projecting(log) as connection:
+        copies = Copies(connection, log.schema)
+        for view in views:
+            live = copies.followed(view)
+            many = refold(copies, view, live.number, prefix=stream, category=category)
+            if session.json:
+                json_line({"view": view.name, "copy": live.number, "streams": many})
+            else:
+                table(
+                    [Column("view"), Column("streams", number=True)],
+                    [(view.name, str(many))],
+                    color=session.color,
+                )
+
+
+def _show(made: Sequence[Rebuilt], session: Session) -> None:
+    if session.json:
+        for one in made:
+            json_line(_as_json(one))
+        _warn(made, session)
+        return
+    columns = [Column("view"), Column("copy", number=True), Column("events", number=True),
+               Column("events/s", number=True), Column("differences", number=True),
+               Column("parked", number=True),
+               Column("now", keep=True)]  # fmt: skip
+    rows = [
+        (one.view, str(one.copy), str(one.events), f"{one.events / max(one.seconds, 1e-9):.0f}",
+         str(sum(d.rows for d in one.differences)), str(one.parked), _now(one))
+        for one in made
+    ]  # fmt: skip
+    table(columns, rows, color=session.color)
+    for line in (line for one in made for line in _told(one)):
+        session.say(line)
+    _warn(made, session)
+
+
+def _warn(made: Sequence[Rebuilt], session: Session) -> None:
+    from projections.engine.topics import warning
+
+    for one in made:
+        if one.strange:
+            session.say(warning(one.view, one.strange))
+
+
+def _now(one: Rebuilt) -> str:
+    if not one.switched:
+        return "not switched"
+    return "live" if one.before is None else f"live, copy {one.before} is kept"
+
+
+def _told(one: Rebuilt) -> Iterator[str]:
+    """The differences in words, with some rows of each."""
+    for difference in one.differences:
+        if difference.columns:
+            yield f"{difference.table}: only one of the copies has {', '.join(difference.columns)}"
+        for kind, rows, many in (
+            ("only before", difference.old, difference.only_old),
+            ("only now", difference.new, difference.only_new),
+        ):
+            for row in rows:
+                yield f"{difference.table}, {kind}: {row}"
+            if many > len(rows):
+                yield f"{difference.table}, {kind}: {many - len(rows)} more"
+
+
+def _as_json(one: Rebuilt) -> dict[str, Any]:
+    shown = {name: getattr(one, name) for name in one.__dataclass_fields__ if name != "differences"}
+    shown["differences"] = [
+        {name: getattr(difference, name) for name in difference.__dataclass_fields__}
+        for difference in one.differences
+    ]
+    return dict(plain(shown))
+
+
+KEPT: Final = ("heads", "commands")
+"""Tables beside views that can be rebuilt (projections/engine/view.py reserves these names)."""
+
+
+def rebuild_kept(
+    log: Ledger, names: Sequence[str], stream: str, category: str, jobs: int | None, session: Session
+) -> None:
+    """Set heads and command ids to what the events give, while others append; print the changes."""
+    session.know_domains()
+    for name in names:
+        began = monotonic()
+        with show_progress(session) as shown:
+            summary = _rebuilt_kept(log, name, stream, category, jobs, shown.task(name).update)
+        _show_kept(name, summary, monotonic() - began, session)
+        for topic, unknown in sorted(summary.unknown.items()):
+            session.say(
+                f"{topic}: {unknown.difference(topic).says}; the states of these streams were left alone"
+            )
+
+
+def _rebuilt_kept(
+    log: Ledger, name: str, stream: str, category: str, jobs: int | None, progress: Any
+) -> Summary:
+    from projections.fold import Which
+    from projections.verify import rebuild_commands, rebuild_heads
+
+    if name == "commands":
+        return rebuild_commands(log, processes=jobs, progress=progress)
+    which = Which.of(stream or None, category or None)
+    return rebuild_heads(log, which, processes=jobs, progress=progress)
+
+
+def _show_kept(name: str, summary: Summary, seconds: float, session: Session) -> None:
+    changed = dict(sorted(summary.changed.items()))
+    if session.json:
+        told = {"events": summary.events, "streams": summary.streams, "seconds": seconds, "changed": changed}
+        json_line({"view": name, **told})
+        return
+    rows = ", ".join(f"{many} {what}" for what, many in changed.items()) or "nothing changed"
+    columns = [Column("kept"), Column("events", number=True), Column("events/s", number=True),
+               Column("rows", keep=True)]  # fmt: skip
+    row = (name, str(summary.events), f"{summary.events / max(seconds, 1e-9):.0f}", rows)
+    table(columns, [row], color=session.color)

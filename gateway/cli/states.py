@@ -1,0 +1,189 @@
+"""`pledger states` and `dwell`: who was in which status at a moment, and how long they stay in each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .errors import Misuse
+from .moments import At, Position, as_of_json, moment_of, told
+from .output import Column, is_terminal, iso, json_line, local, plain, table
+from .session import AsJson, Session, session_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ledger import Ledger
+    from projections.audit import AsOf, Question
+
+Category = Annotated[str | None, typer.Option(metavar="C", help="Only streams of this category.")]
+OfAxis = Annotated[
+    str,
+    typer.Option(
+        metavar="AXIS",
+        help="By which times: `recorded`, those of the ledger, or `claimed`, those that clients claim. "
+        "With `claimed`, --position says what had been recorded by then.",
+    ),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(states)
+    app.command()(dwell)
+
+
+def states(
+    context: typer.Context,
+    category: Category = None,
+    status: Annotated[str | None, typer.Option(metavar="S", help="Only those in this status.")] = None,
+    at: At = None,
+    position: Position = None,
+    axis: OfAxis = "recorded",
+    count: Annotated[bool, typer.Option("--count", help="How many in each status, by category.")] = False,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many streams.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which streams were in which status at a moment, and since when.
+
+    Now, or as of a time or a position, read from the events themselves. What topics lead to is declared in
+    the ledger, or known here (see --domain). On the claimed axis the order of a stream is by claimed time,
+    and events that claim none are not on it.
+
+    \b
+    Examples:
+      pledger states --status running --at 14:00
+      pledger states --category incident --axis claimed --at 2012-05-01 --count
+
+    JSON, one object a line: stream, status, since, version and position (of the event with which it came);
+    with --count category, status, streams; each with as_of (position, time, beyond).
+    """
+    from projections.audit import counts
+    from projections.audit import states as found_in
+
+    session = session_of(context, as_json)
+    question = _question(session, at, position, axis, category=category)
+    with session.ledger() as log:
+        if count:
+            found, counted = counts(log, question, status=status)
+            titles = [Column("category", keep=True), Column("status"), Column("streams", number=True)]
+            _print(session, found, titles, counted)
+            return
+        found, rows = found_in(log, question, status=status, limit=limit)
+    titles = [Column("stream", keep=True), Column("status"), Column("since")]
+    _print(session, found, [*titles, Column("ver", number=True), Column("pos", number=True)], rows)
+
+
+def dwell(
+    context: typer.Context,
+    stream: Annotated[str | None, typer.Argument(metavar="STREAM", help="Each stay of this stream.")] = None,
+    category: Category = None,
+    each: Annotated[bool, typer.Option("--each", help="For each stream, not for each category.")] = False,
+    at: At = None,
+    position: Position = None,
+    axis: OfAxis = "recorded",
+    as_json: AsJson = False,
+) -> None:
+    """Show how long streams stay in each status.
+
+    For each category and status: number of stays, how many of them are still open, and seconds: the median,
+    95 of a hundred, the longest, and all together. Open stays count up to the moment: now, or the time that
+    is asked for; at a position, or by claimed times, the time of the last event. With a STREAM: each of its
+    stays.
+
+    JSON, one object a line: subject (a category or a stream), status, stays, open, median, p95, longest,
+    total; of one stream: stream, status, since, until (null while it is open), version, position, seconds;
+    each with as_of (position, time, beyond).
+    """
+    session = session_of(context, as_json)
+    if stream is not None and (category is not None or each):
+        raise Misuse("a STREAM goes without `--category` and `--each`")
+    question = _question(session, at, position, axis, category=category, stream=stream)
+    with session.ledger() as log:
+        _print_stays(session, log, question) if stream is not None else _print_dwell(
+            session, log, question, each
+        )
+
+
+def _question(
+    session: Session,
+    at: str | None,
+    position: int | None,
+    axis: str,
+    *,
+    category: str | None = None,
+    stream: str | None = None,
+) -> Question:
+    """The query from the options. Raises Misuse, BadInput."""
+    from projections.audit import Axis, Question
+
+    if axis not in tuple(Axis):
+        raise Misuse(f"--axis {axis!r} must be {' or '.join(Axis)}")
+    session.know_domains()
+    if axis == Axis.CLAIMED:
+        return Question(moment_of(at), category, stream, Axis(axis), position)
+    return Question(moment_of(at, position), category, stream)
+
+
+def _print_stays(session: Session, log: Ledger, question: Question) -> None:
+    from projections.audit import stays
+
+    assert question.stream is not None
+    log.read(question.stream, limit=1)  # raises for a stream without events
+    found, rows = stays(log, question)
+    titles = [Column("stream", keep=True), Column("status"), Column("since"), Column("until")]
+    titles += [Column("ver", number=True), Column("pos", number=True), Column("time", number=True)]
+    _print(session, found, titles, rows)
+
+
+def _print_dwell(session: Session, log: Ledger, question: Question, each: bool) -> None:
+    from projections.audit import dwell
+
+    found, rows = dwell(log, question, each=each)
+    titles = [Column("stream" if each else "category", keep=True), Column("status")]
+    numbers = ("stays", "open", "median", "p95", "longest", "total")
+    _print(session, found, [*titles, *(Column(name, number=True) for name in numbers)], rows)
+
+
+def _print(session: Session, found: AsOf, titles: Sequence[Column], rows: Sequence[Any]) -> None:
+    """Print rows that are named tuples, and the moment that they are of."""
+    if session.json:
+        then = as_of_json(found)
+        for row in rows:
+            json_line({**plain(row._asdict()), "as_of": then})
+    else:
+        table(titles, ([_cell(value) for value in row] for row in rows), color=session.color)
+    session.say(told(found))
+    if not rows:
+        session.say("no stream was in a status; what topics lead to is declared, or known by --domain")
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case float():
+            return span(value) if is_terminal() else f"{value:.6f}"
+        case str() | int():
+            return str(value)
+        case _:
+            return _time(value)
+
+
+def _time(at: datetime) -> str:
+    return local(at) if is_terminal() else iso(at)
+
+
+def span(seconds: float) -> str:
+    """Seconds for a person, in the two largest units that fit."""
+    if seconds < 60:
+        return f"{seconds:.3f} s"
+    left = int(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        if number or parts:
+            parts.append(f"{number}{unit}")
+    return " ".join(parts[:2])

@@ -1,0 +1,263 @@
+"""`pledger streams`, `history` and `show`: the recorded events, stream by stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from .errors import NotThere
+from .machines.lookup import know_machine
+from .moments import At, Position, as_of_json, moment_of, of_stream, told
+from .output import (
+    Column,
+    Page,
+    body,
+    brief,
+    event_json,
+    fields,
+    is_terminal,
+    iso,
+    json_line,
+    local,
+    most,
+    plain,
+    table,
+    unacting,
+    write,
+)
+from .session import AsJson, Session, session_of
+
+if TYPE_CHECKING:
+    from ledger import Ledger, Recorded, Stream
+    from ledger.log.read import StreamInfo
+    from projections.audit import AsOf, Moment
+
+PAGE = 1000
+Limit = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="At most so many; else 100 on a terminal, all in a pipe."),
+]
+Name = Annotated[str, typer.Argument(metavar="STREAM", help="The stream's name, such as `streams` lists it.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (streams, history, show):
+        app.command()(command)
+
+
+def streams(
+    context: typer.Context,
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only names with this prefix.")] = "",
+    limit: Limit = None,
+    after: Annotated[
+        str, typer.Option(metavar="STREAM", help="Only names after this one: the next page.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List the streams by name.
+
+    Each with its last version, its status, and the position and time of its last event.
+
+    JSON, one object a line: stream, version, status, position, recorded_at.
+    """
+    session = session_of(context, as_json)
+    columns = [Column("stream", keep=True), Column("version", number=True), Column("status"),
+               Column("position", number=True), Column("last event")]  # fmt: skip
+    with session.ledger() as log:
+        page = Page(_listed(log, prefix, after), most(limit, 100))
+        if session.json:
+            for info in page:
+                json_line(plain(info))
+        else:
+            table(columns, map(_row, page), color=session.color)
+    if page.last is None:
+        session.say(f"no stream starts with {prefix!r}" if prefix else "nothing is recorded yet")
+    elif page.more:
+        session.say(f"there are more: --after {page.last.stream!r}, or a larger --limit")
+
+
+def _listed(log: Ledger, prefix: str, after: str) -> Iterator[StreamInfo]:
+    while page := log.streams(prefix, after=after, limit=PAGE):
+        yield from page
+        after = page[-1].stream
+
+
+def _row(info: StreamInfo) -> list[str]:
+    at = local(info.recorded_at) if is_terminal() else iso(info.recorded_at)
+    return [info.stream, str(info.version), info.status or "", str(info.position), at]
+
+
+def history(
+    context: typer.Context,
+    stream: Name,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="At most so many; all by default.")
+    ] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="The last event first.")] = False,
+    after: Annotated[int, typer.Option(metavar="N", min=0, help="Only after this version.")] = 0,
+    upto: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only up to this version.")] = None,
+    at: At = None,
+    position: Position = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show every event of one stream.
+
+    Each with its version, position, time, topic, actor and body. With --at or --position: the events up to
+    then.
+
+    JSON, one object a line: position, stream, version, topic, schema, recorded_at, actor, data, raw, meta.
+    """
+    session = session_of(context, as_json)
+    with session.ledger() as log:
+        if at is not None or position is not None:
+            then = _version_of(session, log, stream, moment_of(at, position))
+            upto = then if upto is None else min(upto, then)
+        events = islice(_recorded(log, stream, after=after, upto=upto, reverse=reverse), limit)
+        if session.json:
+            for event in events:
+                write(event_json(event) + "\n")
+            return
+        table(EVENT, map(_event_row, events), color=session.color)
+
+
+EVENT = [
+    *(Column("ver", number=True), Column("pos", number=True), Column("time")),
+    *(Column("topic"), Column("actor"), Column("body", rest=True)),
+]
+"""Columns of an event of one stream."""
+
+
+def _version_of(session: Session, log: Ledger, stream: str, moment: Moment) -> int:
+    found = of_stream(log, stream, moment)
+    session.say(told(found))
+    return found.version or 0
+
+
+def _recorded(
+    log: Ledger, stream: str, *, after: int = 0, upto: int | None = None, reverse: bool = False
+) -> Iterator[Recorded]:
+    """Events of a stream, page by page, after one version and up to another."""
+    while events := log.read(stream, after=after, upto=upto, limit=PAGE, backwards=reverse):
+        yield from events
+        if reverse:
+            upto = events[-1].version - 1
+        else:
+            after = events[-1].version
+
+
+def _event_row(event: Recorded) -> list[str]:
+    at, told = iso(event.recorded_at), body(event)
+    if is_terminal():
+        at, told = local(event.recorded_at), brief(event)
+    return [str(event.version), str(event.position), at, event.topic, event.meta.actor or "", told]
+
+
+def show(
+    context: typer.Context,
+    stream: Name,
+    version: Annotated[
+        int | None, typer.Option("--version", "--at-version", metavar="N", min=1, help="As of a version.")
+    ] = None,
+    at: At = None,
+    position: Position = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the state of one stream.
+
+    Now, or as of a version, a position or a time, folded from its events. A stream whose domain is not known
+    here (see --domain) is shown without its state. JSON: stream, category, key, version, status, state (null
+    where not known), last_event (an object as in `history`), as_of (null for now; else position, time,
+    beyond, version).
+    """
+    session = session_of(context, as_json)
+    session.know_domains()
+    moment = moment_of(at, position, version)
+    with session.ledger() as log:
+        snapshot = _snapshot_now(log, stream) if moment == moment_of() else _snapshot(log, stream, moment)
+    if snapshot.found is not None and version is None:
+        session.say(told(snapshot.found))
+    _print_state(session, snapshot)
+
+
+class Snapshot(NamedTuple):
+    """A stream at a moment: its last event then, and the folded stream, None if no imported domain has it."""
+
+    last: Recorded
+    opened: Stream[Any, Any] | None
+    status: str | None
+    found: AsOf | None = None
+
+
+def _snapshot_now(log: Ledger, name: str) -> Snapshot:
+    from projections.audit.fold import stream_of
+
+    (last,) = log.read(name, limit=1, backwards=True)
+    know_machine(log, name)
+    stream = stream_of(name)
+    if stream is None:
+        head = log.head(name)
+        return Snapshot(
+            last, None, head.status if head is not None and head.version == last.version else None
+        )
+    opened = log.load(type(stream), *stream.key)
+    if opened.version != last.version:  # another writer has appended since
+        (last,) = log.read(name, after=opened.version - 1, upto=opened.version)
+    return Snapshot(last, opened, _status(opened))
+
+
+def _snapshot(log: Ledger, name: str, moment: Moment) -> Snapshot:
+    from projections.audit import Moment, Question, states
+    from projections.audit.fold import stream_of
+
+    found = of_stream(log, name, moment)
+    if not found.version:
+        raise NotThere(f"{name} had no event yet {told(found)}", stream=name, position=found.position)
+    (last,) = log.read(name, after=found.version - 1, upto=found.version)
+    know_machine(log, name)
+    stream = stream_of(name)
+    if stream is None:
+        _, rows = states(log, Question(Moment(position=last.position), stream=name))
+        return Snapshot(last, None, rows[0].status if rows else None, found)
+    opened = log.load(type(stream), *stream.key, version=found.version)
+    return Snapshot(last, opened, _status(opened), found)
+
+
+def _status(opened: Stream[Any, Any]) -> str | None:
+    return None if opened.state.status is None else str(opened.state.status)
+
+
+def _print_state(session: Session, snapshot: Snapshot) -> None:
+    from ledger import split_name
+
+    last = snapshot.last
+    category, key = split_name(last.stream)
+    state = None if snapshot.opened is None else plain(snapshot.opened.state)
+    if session.json:
+        start = {"stream": last.stream, "category": category, "key": list(key), "version": last.version}
+        text = json.dumps({**start, "status": snapshot.status, "state": state}, ensure_ascii=False)[:-1]
+        then = "null" if snapshot.found is None else json.dumps(as_of_json(snapshot.found))
+        write(f'{unacting(text)}, "last_event": {event_json(last)}, "as_of": {then}}}\n')
+        return
+    at = local(last.recorded_at) if is_terminal() else iso(last.recorded_at)
+    who = f" by {last.meta.actor}" if last.meta.actor else ""
+    pairs = [("stream", last.stream), ("version", str(last.version)), ("status", snapshot.status or "")]
+    pairs += [("last event", f"{last.topic} at position {last.position}, {at}{who}")]
+    pairs += [(name, _told(value)) for name, value in (state or {}).items() if name != "status"]
+    fields(pairs, color=session.color)
+    if snapshot.opened is None:
+        session.say(f"no domain known here folds {category!r} streams, so no state is shown; see --domain")
+
+
+def _told(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case _:
+            return json.dumps(value, ensure_ascii=False)

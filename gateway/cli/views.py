@@ -1,0 +1,402 @@
+"""`pledger views`: their state, following them, their parked streams, and views that appends maintain."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from difflib import get_close_matches
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from .errors import Code, Misuse, NotThere
+from .output import Column, clean, is_terminal, iso, json_line, local, plain, table, write
+from .session import AsJson, Session, session_of
+from .stderr import log_to_stderr
+
+if TYPE_CHECKING:
+    from ledger import Ledger
+    from projections.engine.projector import Projector
+    from projections.engine.view import View
+    from projections.engine.watch import ParkedStream, ViewState
+
+EVERY: Final = 5.0
+"""Seconds between two lines of progress, if there is any."""
+
+Over = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0, max=3600, help="Watch for so long to tell the rate; 0 tells none."
+    ),
+]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="VIEW", help="Only these; else all that are known.")
+]
+Once = Annotated[bool, typer.Option("--once", help="Apply what is there, and end.")]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, max=65535, help="Answer Prometheus at http://127.0.0.1:N/metrics meanwhile."
+    ),
+]
+
+group = typer.Typer(
+    help="The state of views, following them, and what is parked in them.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (parked, retry, attach, detach):
+        group.command()(command)
+    app.add_typer(group, name="views")
+
+
+@group.callback()
+def views(context: typer.Context, over: Over = 1.0, as_json: AsJson = False) -> None:
+    """Show the state of each view, or follow the log with them.
+
+    Of each view: the copy that is read, its position, how many events of the log come after it and for how
+    many seconds the first of them is recorded, events a second that are looked at, parked streams, and its
+    state: live; behind; stopped (it fails, or nobody follows it); inline (the appends keep it); building (its
+    first copy); not made; other definition (other code than this built it: `pledger rebuild`).
+
+    JSON, one object a line: view, copy, position, events, lag_events, lag_seconds, rate, parked, state,
+    building (copies), followers (projectors), updated_at, error.
+    """
+    session = session_of(context, as_json)
+    context.find_root().obj = session
+    if context.invoked_subcommand is not None:
+        return
+    session.know_views()
+    from projections.engine.watch import watch
+
+    with session.ledger() as log:
+        states = watch(log, seconds=over)
+    if session.json:
+        for state in states:
+            json_line(plain(state))
+        return
+    numbers = ("copy", "position", "lag", "lag s", "events/s", "parked")
+    columns = [Column("view"), *(Column(title, number=True) for title in numbers), Column("state", keep=True)]
+    table(columns, map(_row, states), color=session.color)
+
+
+@group.command()
+def follow(
+    context: typer.Context,
+    names: Names = None,
+    once: Once = False,
+    metrics_port: Port = None,
+    as_json: AsJson = False,
+) -> None:
+    """Keep views up to date, until Ctrl-C.
+
+    Any number may run at a time; each event is applied once. An event that fails is parked with its stream
+    (`pledger views parked`), all other streams go on. A view that fails as a whole, or was built by other
+    code, is left out and tried again every few seconds; where that is all of them, the command ends with 1.
+
+    JSON, one object a view at the end: view, position, events (that were looked at), stopped (why it could
+    not be followed, else null).
+    """
+    session = session_of(context, as_json)
+    wanted = views_for(session, names or [])
+    from projections.engine.projector import Projector
+
+    with session.ledger("pledger views follow") as log:
+        _warn(session, log, wanted)
+        projector = Projector(log, wanted)
+        with ExitStack() as stack:
+            stack.enter_context(log_to_stderr(session, "projections.engine"))
+            if metrics_port is not None:
+                _serve(stack, log, metrics_port, session)
+            stack.callback(_report, projector, session)
+            if once:
+                projector.catch_up()
+            else:
+                _run(projector, session)
+
+
+@group.command()
+def metrics(context: typer.Context, as_json: AsJson = False) -> None:
+    """Print the state of views in the text format of Prometheus.
+
+    JSON, one object a line: name, labels, value.
+    """
+    session = session_of(context, as_json)
+    session.know_views()
+    from projections.metrics import metrics as told
+    from projections.metrics import samples
+
+    with session.ledger() as log:
+        if not session.json:
+            write(told(log))
+            return
+        for name, labels, value in samples(log):
+            json_line({"name": name, "labels": labels, "value": value})
+
+
+# Following
+
+
+def _serve(stack: ExitStack, log: Ledger, port: int, session: Session) -> None:
+    """Serve metrics over HTTP until the stack is closed. Raises Misuse if the port is taken."""
+    from projections.metrics import ADDRESS, serving
+
+    try:
+        taken = stack.enter_context(serving(log, port))
+    except OSError as error:
+        raise Misuse(f"port {port} cannot be used: {error.strerror or error}") from error
+    session.say(f"metrics are at http://{ADDRESS}:{taken}/metrics")
+
+
+def _warn(session: Session, log: Ledger, views: Sequence[View]) -> None:
+    """Report the topics of the views that are unknown."""
+    from projections.engine.topics import strange_topics, warning
+
+    with log.reader() as connection:
+        for view in views:
+            if strange := strange_topics(connection, log.schema, view):
+                session.say(warning(view.name, strange))
+
+
+def _run(projector: Projector, session: Session) -> None:
+    """Follow in a thread until a signal ends this one, and report progress."""
+    session.say(f"followed are {', '.join(view.name for view in projector.views)}; Ctrl-C ends it")
+    before, at = dict(projector.applied), monotonic()
+    with projector:
+        while not projector.wait_for(sys.maxsize, EVERY):
+            now, applied = monotonic(), dict(projector.applied)
+            for name in sorted(applied):
+                if (many := applied[name] - before.get(name, 0)) > 0:
+                    position = projector.positions[name]
+                    session.say(f"{name} is at position {position}; {many / (now - at):,.0f} events/s")
+            before, at = applied, now
+
+
+def _report(projector: Projector, session: Session) -> None:
+    """Report the position of each view at the end."""
+    names = sorted(view.name for view in projector.views)
+    rows = [
+        (name, projector.positions.get(name), projector.applied[name], projector.stopped.get(name))
+        for name in names
+    ]
+    if session.json:
+        for name, position, events, error in rows:
+            stopped = None if error is None else str(error)
+            json_line({"view": name, "position": position, "events": events, "stopped": stopped})
+        return
+    columns = [Column("view"), Column("position", number=True), Column("events", number=True),
+               Column("stopped", keep=True)]  # fmt: skip
+    shown = [
+        (name, _number(at), str(events), "" if why is None else str(why)) for name, at, events, why in rows
+    ]
+    table(columns, shown, color=session.color)
+
+
+# Printed
+
+
+def _row(state: ViewState) -> list[str]:
+    age = "" if state.lag_seconds is None else f"{state.lag_seconds:.1f}"
+    rate = "" if state.rate is None else f"{state.rate:.0f}"
+    said = state.state.value if state.error is None else f"{state.state.value}: {state.error}"
+    if state.building and state.copy is not None:
+        said += f", copy {', '.join(map(str, state.building))} is being built"
+    return [state.view, _number(state.copy), _number(state.position), _number(state.lag_events), age, rate,
+            str(state.parked), said]  # fmt: skip
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+Name = Annotated[str, typer.Argument(metavar="VIEW", help="A view; `pledger views` lists them.")]
+Timeout = Annotated[
+    float, typer.Option(metavar="S", min=0, help="Seconds to wait for appends that are held open.")
+]
+
+
+def attach(context: typer.Context, view: Name, timeout: Timeout = 60.0, as_json: AsJson = False) -> None:
+    """Let every append keep a view, in its own transaction.
+
+    The view is brought to the log's end first; then appends wait for a moment. From then on it is never
+    behind, every append pays for it, and an event on which it fails is refused. Needs the role of the
+    ledger's owner.
+
+    JSON: view, inline, changed.
+    """
+    session = session_of(context, as_json)
+    (wanted,) = views_for(session, [view])
+    from projections.engine.attach import attach as attach_view
+
+    with session.ledger() as log:
+        changed = attach_view(log, wanted, timeout=timeout)
+    _print_inline(session, view, True, changed)
+
+
+def detach(context: typer.Context, view: Name, timeout: Timeout = 60.0, as_json: AsJson = False) -> None:
+    """Let a follower keep a view again (`pledger views follow`).
+
+    It goes on exactly where the appends end. Also for a view that refuses appends: they go on, and the
+    follower parks what fails.
+
+    JSON: view, inline, changed.
+    """
+    session = session_of(context, as_json)
+    from projections.engine.attach import detach as detach_view
+
+    with session.ledger() as log:
+        changed = detach_view(log, view, timeout=timeout)
+    _print_inline(session, view, False, changed)
+
+
+def _print_inline(session: Session, view: str, inline: bool, changed: bool) -> None:
+    if session.json:
+        json_line({"view": view, "inline": inline, "changed": changed})
+        return
+    by = "appends keep it" if inline else "a follower keeps it"
+    session.say(f"view {view}: {by}{'' if changed else ', as before'}")
+
+
+def views_for(session: Session, names: Sequence[str]) -> list[View]:
+    """The views of these names. Raises UnknownView, with similar names."""
+    session.know_views()
+    from ledger import UnknownView
+    from ledger.domain.known import KNOWN
+    from projections.engine.projector import views_named
+
+    try:
+        return views_named(names)
+    except UnknownView as error:
+        raise with_near(error, error.view, KNOWN.views) from None
+
+
+def with_near(error: Exception, name: str, known: Iterable[str]) -> Exception:
+    """The error, with a note of similar names."""
+    if found := get_close_matches(name, list(known), n=3, cutoff=0.6):
+        error.add_note(f"did you mean {' or '.join(found)}?")
+    return error
+
+
+OneName = Annotated[str | None, typer.Argument(metavar="VIEW", help="Only of this view.")]
+Stream = Annotated[str | None, typer.Argument(metavar="STREAM", help="A stream that is parked.")]
+Everything = Annotated[bool, typer.Option("--all", help="All streams that are parked in it.")]
+
+
+def parked(context: typer.Context, view: OneName = None, as_json: AsJson = False) -> None:
+    """List the streams that views leave out since an event of theirs failed.
+
+    Each with the position of that event, how often it was tried, when last, and the error.
+
+    JSON, one object a line: view, stream, position, error, event (as it is recorded), parked_at, tries.
+    """
+    session = session_of(context, as_json)
+    with session.ledger() as log:
+        found = _parked(log, session, view)
+    if session.json:
+        for one in found:
+            json_line(plain(one))
+        return
+    columns = [Column("view"), Column("stream", keep=True), Column("position", number=True),
+               Column("tries", number=True), Column("last"), Column("error", keep=True)]  # fmt: skip
+    table(columns, map(_parked_row, found), color=session.color)
+    if not found:
+        session.say("nothing is parked")
+
+
+def retry(
+    context: typer.Context,
+    view: Name,
+    stream: Stream = None,
+    everything: Everything = False,
+    as_json: AsJson = False,
+) -> None:
+    """Retry parked streams, from the event that failed.
+
+    What came after it in the stream is applied too, in order. Where an event fails again, the stream stays
+    parked at that event, and the command ends with 1. What came of other streams meanwhile is not undone.
+
+    JSON, one object a line: view, stream, followed (whether it is again), position, error, tries; the last
+    three null where it is.
+    """
+    session = session_of(context, as_json)
+    if (stream is None) != everything:
+        raise Misuse("name the stream to follow again, or give --all")
+    (wanted,) = views_for(session, [view])
+    with session.ledger("pledger views retry") as log:
+        failed = _retry(log, wanted, _chosen(_parked(log, session, view), view, stream), session)
+    if failed:
+        raise typer.Exit(Code.REFUSED)
+
+
+# Which streams
+
+
+def _parked(log: Ledger, session: Session, view: str | None) -> list[ParkedStream]:
+    """The parked streams. Raises UnknownView for a view that neither the ledger nor this process has."""
+    from ledger import UnknownView
+    from projections.engine.watch import parked as found
+    from projections.engine.watch import watch
+
+    rows = found(log, view)
+    if view is not None and not rows:
+        session.know_views()
+        known = [state.view for state in watch(log)]
+        if view not in known:
+            raise with_near(UnknownView(view, known), view, known)
+    return rows
+
+
+def _chosen(found: Sequence[ParkedStream], view: str, stream: str | None) -> list[ParkedStream]:
+    chosen = [one for one in found if stream in (None, one.stream)]
+    if stream is not None and not chosen:
+        error = NotThere(f"stream {stream} is not parked in view {view}", view=view, stream=stream)
+        raise with_near(error, stream, [one.stream for one in found])
+    return chosen
+
+
+# Following them again
+
+
+def _retry(log: Ledger, view: View, chosen: Sequence[ParkedStream], session: Session) -> int:
+    """Follow streams again, in the order of their events; returns how many failed."""
+    from projections.engine.copies import Copies, projecting
+    from projections.engine.refold import retry as again
+    from projections.engine.watch import parked as found
+
+    failed = 0
+    with projecting(log) as connection:
+        copies = Copies(connection, log.schema)
+        copy = copies.followed(view)
+        for one in chosen:
+            followed = again(copies, view, copy.number, one.stream)
+            still = None if followed else next(p for p in found(log, view.name) if p.stream == one.stream)
+            failed += not followed
+            _tell_retry(view.name, one.stream, still, session)
+    return failed
+
+
+def _tell_retry(view: str, stream: str, still: ParkedStream | None, session: Session) -> None:
+    if session.json:
+        why = {
+            "position": still and still.position,
+            "error": still and still.error,
+            "tries": still and still.tries,
+        }
+        json_line({"view": view, "stream": stream, "followed": still is None, **why})
+    elif still is None:
+        write(f"{clean(stream)}\tfollowed\n" if not is_terminal() else f"{clean(stream)} is followed again\n")
+    else:
+        said = f"parked\t{still.position}\t{clean(still.error)}"
+        shown = f"{clean(stream)} is parked at position {still.position}: {clean(still.error)}\n"
+        write(f"{clean(stream)}\t{said}\n" if not is_terminal() else shown)
+
+
+def _parked_row(one: ParkedStream) -> list[str]:
+    at = local(one.parked_at) if is_terminal() else iso(one.parked_at)
+    return [one.view, one.stream, str(one.position), str(one.tries), at, one.error]

@@ -1,1 +1,0 @@
-"""`pledger lsm …` and `pledger psoct …`: the same commands; declaration.py says what differs."""

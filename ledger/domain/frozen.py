@@ -1,0 +1,106 @@
+"""Deeply immutable values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class FrozenDict(Mapping[K, V]):
+    """A mapping that cannot be changed; equal to any mapping with the same items, and pickled by value."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[K, V] | None = None) -> None:
+        object.__setattr__(self, "_items", dict(items or {}))
+
+    def __getitem__(self, key: K) -> V:
+        return self._items[key]  # type: ignore[no-any-return, attr-defined]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._items)  # type: ignore[attr-defined]
+
+    def __len__(self) -> int:
+        return len(self._items)  # type: ignore[attr-defined]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a FrozenDict cannot be changed")
+
+    def __reduce__(self) -> tuple[type[FrozenDict[K, V]], tuple[dict[K, V]]]:
+        return FrozenDict, (dict(self._items),)  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return f"FrozenDict({self._items!r})"  # type: ignore[attr-defined]
+
+
+def frozen(value: Any) -> Any:
+    """The same value with every dict, list and set in it made immutable."""
+    if type(value) in _LEAVES:
+        return value
+    match value:
+        case Mapping():
+            return FrozenDict({key: frozen(item) for key, item in value.items()})
+        case tuple() if hasattr(value, "_make"):  # a named tuple stays one
+            return value._make(frozen(item) for item in value)
+        case list() | tuple():
+            return tuple(frozen(item) for item in value)
+        case set():
+            return frozenset(value)
+        case _:
+            return value
+
+
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+
+
+def changed(value: V, **changes: Any) -> V:
+    """A frozen dataclass with some fields changed: `dataclasses.replace`, in a quarter of its time.
+
+    Copying is half of the cost of folding a log. A class without slots, or with a `__post_init__`, is copied
+    by `replace` itself. Raises TypeError for a field that does not exist.
+    """
+    copy = _copier(type(value))
+    if copy is None:
+        return dataclasses.replace(value, **changes)  # type: ignore[type-var]
+    twin: V = copy(value)
+    setters = _setters(type(value))
+    try:
+        for name, item in changes.items():
+            setters[name](twin, item)
+    except KeyError:
+        raise TypeError(f"{type(value).__name__} has no such fields: {', '.join(changes)}") from None
+    return twin
+
+
+def _copier_of(kind: type[Any]) -> Callable[[Any], Any] | None:
+    """A function that copies a dataclass, written for its fields: a loop over them costs twice as much."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    if any(not hasattr(getattr(kind, n, None), "__set__") for n in names) or hasattr(kind, "__post_init__"):
+        return None
+    lines = [
+        "def copy(value):",
+        " twin = new(kind)",
+        *(f" set_{n}(twin, value.{n})" for n in names),
+        " return twin",
+    ]
+    scope: dict[str, Any] = {"new": object.__new__, "kind": kind}
+    scope |= {f"set_{name}": setter for name, setter in _setters(kind).items()}
+    exec("\n".join(lines), scope)  # names of fields are identifiers
+    return scope["copy"]  # type: ignore[no-any-return]
+
+
+def _setters_of(kind: type[Any]) -> dict[str, Callable[[Any, Any], None]]:
+    return {field.name: getattr(kind, field.name).__set__ for field in dataclasses.fields(kind)}
+
+
+# Plain callables to the type checker: to it, a class is not always hashable.
+_copier: Callable[[Any], Callable[[Any], Any] | None] = cache(_copier_of)
+_setters: Callable[[Any], dict[str, Callable[[Any, Any], None]]] = cache(_setters_of)

@@ -1,0 +1,16 @@
+-- The calls of an append. {schema} is the ledger's schema. Each returns one record: a row of columns would cost another
+-- plan node.
+
+-- name: append_one
+-- Append one event at an exact version; the lean path.
+SELECT {schema}.append_one(%s::text, %s::bigint, %s::text, %s::smallint, %s::jsonb, %b::bytea, %s::jsonb, %s::boolean,
+                           %s::text, %s::text, %s::integer, %s::text, %b::bytea);
+
+-- name: append_from
+-- Append one event by the status that a stream is in.
+SELECT {schema}.append_from(%s::text, %s::integer, %s::text, %s::jsonb, %s::text, %s::smallint, %s::text, %s::jsonb);
+
+-- name: append_many
+-- Append events to one or many streams, all or nothing.
+SELECT {schema}.append_many(%s::jsonb, %b::text[], %b::integer[], %b::integer[], %b::text[], %b::smallint[], %b::text[],
+                            %b::bytea[], %b::text[], %s::jsonb, %s::text, %b::bytea);

@@ -1,0 +1,161 @@
+"""Attaching a view to appends, which then keep it, and detaching it, so that a follower keeps it again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psycopg
+
+from ledger import BeingBuilt, Ledger, LedgerBusy, LedgerError, NoPermission, Refused
+from ledger.log.server_errors import ledger_errors
+from ledger.log.sql import Statements, run
+
+from . import inline
+from .apply import NewStatuses
+from .copies import Connection, Copies, projecting
+from .inline import locked_view
+from .projector import Projector
+from .refold import learn_statuses
+from .view import View
+
+SQL = Statements(__package__, "attach", "copies")
+
+
+def attach(ledger: Ledger, view: View, *, timeout: float = 60.0) -> bool:
+    """Let every append keep a view from now on, in its own transaction; False if they did already.
+
+    First the view is brought to the log's present end; then appends wait briefly, far less than a second.
+    The call waits up to `timeout` seconds for appends that began before.
+    Raises BadInput for a view that no append can keep, Refused while streams of it are parked, ViewFailed,
+    LedgerBusy, BeingBuilt while another session attaches or detaches it, NoPermission if the login may not
+    act as the owner.
+    """
+    inline.check(view)
+    deadline = time.monotonic() + timeout
+    Projector(ledger, [view]).catch_up()
+    with projecting(ledger) as connection, _as_owner(ledger) as owner, _alone(connection, ledger, view.name):
+        copies = Copies(connection, ledger.schema)
+        copy = copies.followed(view)
+        with connection.transaction():
+            inline.make_effect(copies, view, copy.number)
+        names = {"routine": inline.routine_with_schema(ledger.schema, view.name)}
+        run(owner, ledger.schema, SQL.attach_view, effect=inline.effect_of(view.name), **names)
+        try:
+            _outlive_writers(copies, view.name, deadline)
+            return _begin(ledger, copies, view, deadline)
+        except BaseException:
+            with suppress(LedgerError, psycopg.Error):
+                _forget_unless_inline(copies, owner, view.name)
+            raise
+
+
+def detach(ledger: Ledger, view: View | str, *, timeout: float = 60.0) -> bool:
+    """Let a follower keep a view again that appends keep now; False if appends did not keep it.
+
+    The follower continues exactly where the appends end. Raises UnknownView, LedgerBusy, BeingBuilt,
+    NoPermission.
+    """
+    name = view if isinstance(view, str) else view.name
+    with projecting(ledger) as connection, _as_owner(ledger) as owner, _alone(connection, ledger, name):
+        copies = Copies(connection, ledger.schema)
+        was = _end(copies, name, time.monotonic() + timeout)
+        run(owner, ledger.schema, SQL.detach_view, effect=inline.effect_of(name))
+        return was
+
+
+def _begin(ledger: Ledger, copies: Copies, view: View, deadline: float) -> bool:
+    """Apply what the follower has not applied, and let appends keep the view."""
+    while True:
+        bound = inline.bound_of(copies)
+        try:
+            with locked_view(copies, view.name, deadline - time.monotonic()) as already:
+                copy = copies.followed(view)
+                if already:
+                    return False
+                inline.make_effect(copies, view, copy.number)
+                inline.apply_visible(copies, view, copy.number, bound)
+                _refuse_parked(copies, view, copy.number)
+                run(copies.connection, copies.schema, SQL.set_inline, view=view.name, inline=True)
+                inline.try_effect(copies, view)
+                return True
+        except NewStatuses:
+            learn_statuses(copies, view, copies.followed(view).number)
+        except LedgerBusy:
+            if time.monotonic() > deadline:
+                raise
+            Projector(ledger, [view]).catch_up()
+
+
+def _end(copies: Copies, view: str, deadline: float) -> bool:
+    """Stop appends from keeping the view, and record where a follower continues."""
+    while True:
+        bound = inline.bound_of(copies)
+        try:
+            with locked_view(copies, view, deadline - time.monotonic()) as was:
+                if was:
+                    ((_, live),) = run(copies.connection, copies.schema, SQL.inline_of, view=view)
+                    inline.record_position(copies, view, live, bound)
+                    run(copies.connection, copies.schema, SQL.set_inline, view=view, inline=False)
+                return was
+        except LedgerBusy:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _refuse_parked(copies: Copies, view: View, number: int) -> None:
+    ((parked,),) = run(copies.connection, copies.schema, SQL.parked_in, view=view.name, copy=number)
+    if parked:
+        raise Refused(
+            f"view {view.name} leaves out {parked} parked streams, and an append cannot: "
+            f"retry them, or run `pledger rebuild {view.name}`, and attach it then"
+        )
+
+
+def _outlive_writers(copies: Copies, view: str, deadline: float) -> None:
+    """Wait for every append that began before now, because it may not call the effect.
+
+    An append marks itself before it takes the locks under which it reads changes: one that marks itself later
+    calls the effect.
+    """
+    ((before,),) = run(copies.connection, copies.schema, SQL.open_writers)
+    pause = 0.005
+    while True:
+        ((now,),) = run(copies.connection, copies.schema, SQL.open_writers)
+        if not set(before) & set(now):
+            return
+        if time.monotonic() > deadline:
+            raise LedgerBusy(f"view {view}: an append is held open all the time; see `pledger doctor`")
+        time.sleep(pause)
+        pause = min(0.25, pause * 2)
+
+
+def _forget_unless_inline(copies: Copies, owner: Connection, view: str) -> None:
+    ((is_inline, _),) = run(copies.connection, copies.schema, SQL.inline_of, view=view)
+    if not is_inline:
+        run(owner, copies.schema, SQL.detach_view, effect=inline.effect_of(view))
+
+
+@contextmanager
+def _alone(connection: Connection, ledger: Ledger, view: str) -> Iterator[None]:
+    """Take the session lock for attaching or detaching the view. Raises BeingBuilt."""
+    if run(connection, ledger.schema, SQL.try_attacher, view=view) != [(True,)]:
+        raise BeingBuilt(view)
+    yield
+
+
+@contextmanager
+def _as_owner(ledger: Ledger) -> Iterator[Connection]:
+    """A connection as the ledger's owner, who alone may change what appends do. Raises NoPermission."""
+    with projecting(ledger) as connection:
+        try:
+            with ledger_errors():
+                run(connection, ledger.schema, SQL.act_as_owner)
+        except NoPermission as error:
+            raise NoPermission(
+                f"only the ledger's owner says what appends do: let a member of {ledger.schema}_owner "
+                "attach and detach views"
+            ) from error
+        yield connection

@@ -1,0 +1,126 @@
+"""Folding some streams again in a copy: their rows are removed and built again, the others stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from psycopg import sql
+
+from ledger import BadInput, DefinitionChanged, StreamNotFound, ViewFailed
+from ledger.log.sql import Statement, Statements, run
+
+from .apply import Applier, BadEvent, relation, view_errors
+from .copies import Copies, Copy
+from .view import View, filled
+
+SQL = Statements(__package__, "refold", "copies")
+
+
+def learn_statuses(copies: Copies, view: View, number: int) -> int:
+    """Fold again the streams with topics whose statuses the copy did not contain; returns their number.
+
+    Raises ViewFailed if the copy contains such events and the view sums over streams: it must be rebuilt.
+    """
+    with _at_once(copies, view):
+        copy = _locked(copies, view, number)
+        # Read first: what is announced meanwhile is left for the next call.
+        ((newest,),) = run(copies.connection, copies.schema, SQL.last_announced)
+        told = {"view": view.name, "copy": number, "sets": view.sets}
+        many = _refold(copies, view, copy, SQL.streams_of_new_statuses, told)
+        run(copies.connection, copies.schema, SQL.know_statuses, view=view.name, copy=number, number=newest)
+    return many
+
+
+def refold(copies: Copies, view: View, number: int, *, prefix: str = "", category: str = "") -> int:
+    """Fold again the streams whose names start with a prefix, or of one category; returns their number.
+
+    Readers see the old rows until all new ones are there. Raises BadInput for a view that sums over streams.
+    """
+    if not view.forget:
+        raise BadInput(
+            f"view {view.name} sums over streams: a part of it cannot be rebuilt, "
+            f"`pledger rebuild {view.name}` can"
+        )
+    start = f"{category}/" if category else prefix
+    with _at_once(copies, view):
+        return _refold(copies, view, _locked(copies, view, number), SQL.streams_under, {"prefix": start})
+
+
+def retry(copies: Copies, view: View, number: int, stream: str) -> bool:
+    """Follow a parked stream again, from the event on that failed; False if one fails again.
+
+    Raises StreamNotFound if the stream is not parked, DefinitionChanged if other code built the copy.
+    """
+    with _at_once(copies, view):
+        copy = _locked(copies, view, number)
+        place = {"view": view.name, "copy": number, "stream": stream}
+        rows = run(copies.connection, copies.schema, SQL.parked_at, **place)
+        if not rows:
+            raise StreamNotFound(stream)
+        ((position, tries),) = rows
+        run(copies.connection, copies.schema, SQL.lock_to_refold, view=view.name, copy=number)
+        run(copies.connection, copies.schema, SQL.unpark, **place)
+        events = relation(copies.schema, view, number, None, "of_stream")
+        applier = Applier(copies, view, copy, feed=events)
+        applier.fill(position - 1, copy.position, stream=stream)
+        if applier.parked:
+            run(copies.connection, copies.schema, SQL.tried, tries=tries + 1, **place)
+        return not applier.parked
+
+
+@contextmanager
+def _at_once(copies: Copies, view: View) -> Iterator[None]:
+    """A transaction: all or nothing. Raises ViewFailed for errors of the view, ServerUnavailable."""
+    try:
+        with view_errors(view), copies.connection.transaction():
+            yield
+    except BadEvent as error:
+        raise ViewFailed(view.name, str(error)) from error
+
+
+def _locked(copies: Copies, view: View, number: int) -> Copy:
+    """A copy, locked at its position until the transaction ends."""
+    run(copies.connection, copies.schema, SQL.lock_copy, view=view.name, copy=number)
+    copy = copies.copy(view, number)
+    if copy is None:
+        raise BadInput(f"view {view.name} has no copy {number}")
+    if copy.definition != view.definition:
+        raise DefinitionChanged(view.name, number)
+    return copy
+
+
+def _refold(copies: Copies, view: View, copy: Copy, streams: Statement, parameters: dict[str, Any]) -> int:
+    """Remove what some streams contributed, and apply them again, up to the copy's position."""
+    connection, schema = copies.connection, copies.schema
+    run(connection, schema, SQL.drop_refolded)
+    run(connection, schema, SQL.make_refolded)
+    run(connection, schema, streams, **parameters)
+    ((many,),) = run(connection, schema, SQL.count_refolded)
+    if many and not view.forget:
+        _refuse_to_refold(copies, view, copy)
+    elif many:
+        run(connection, schema, SQL.lock_to_refold, view=view.name, copy=copy.number)
+        names = {
+            **copies.names(view, copy.number),
+            "streams": sql.SQL("(SELECT stream FROM pg_temp.refolded)"),
+        }
+        for text in view.forget:
+            connection.execute(filled(text, names))
+        run(connection, schema, SQL.unpark_refolded, view=view.name, copy=copy.number)
+        run(connection, schema, SQL.forget_ahead, view=view.name, copy=copy.number)
+        events = relation(schema, view, copy.number, None, "of_refolded")
+        Applier(copies, view, copy, feed=events).fill(0, copy.position)
+    run(connection, schema, SQL.drop_refolded)
+    return int(many)
+
+
+def _refuse_to_refold(copies: Copies, view: View, copy: Copy) -> None:
+    """Raise ViewFailed if a view that sums over streams contains events whose meaning has changed."""
+    if passed := run(copies.connection, copies.schema, SQL.streams_passed, upto=copy.position):
+        ((stream,),) = passed
+        raise ViewFailed(
+            view.name,
+            f"what events of {stream} mean was announced after they were in, and the view sums over streams",
+        )

@@ -1,0 +1,23 @@
+-- The events of a job and of its batches. {schema} is the ledger's schema.
+
+-- name: many_batches
+-- Whether a job has more batches than a number.
+SELECT count(*) > %(many)s::bigint
+  FROM (SELECT FROM {schema}.heads h WHERE h.stream COLLATE "C" > %(start)s AND h.stream COLLATE "C" < %(end)s
+         LIMIT %(many)s::bigint + 1) t;
+
+-- name: timeline_of_streams
+-- The next events of a job and of its batches, in order: reads all of them.
+SELECT e.position, e.stream, e.version, e.topic, e.schema, e.data::text, e.raw, e.meta::text, e.recorded_at
+  FROM {schema}.events e
+ WHERE (e.stream = %(job)s OR (e.stream COLLATE "C" > %(start)s AND e.stream COLLATE "C" < %(end)s))
+   AND e.position > %(after)s AND e.position <= %(upto)s
+ ORDER BY e.position LIMIT %(limit)s;
+
+-- name: timeline_of_log
+-- The same from a range of the log, whose streams are checked one by one: for a job with very many events, to
+-- which most of the range belongs.
+SELECT e.position, e.stream, e.version, e.topic, e.schema, e.data::text, e.raw, e.meta::text, e.recorded_at
+  FROM (SELECT * FROM {schema}.events WHERE position > %(after)s AND position <= %(upto)s ORDER BY position OFFSET 0) e
+ WHERE e.stream = %(job)s OR (e.stream COLLATE "C" > %(start)s AND e.stream COLLATE "C" < %(end)s)
+ ORDER BY e.position LIMIT %(limit)s;

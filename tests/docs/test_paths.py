@@ -1,0 +1,31 @@
+"""The paths and modules that pages name are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.docs.pages import ROOT
+from tests.docs.test_public_surface import PAGES
+
+PATH = re.compile(r"`((?:ledger|projections|consumers|gateway|tests)/[\w./-]+)`")
+MODULE = re.compile(r"`((?:ledger|projections|consumers|gateway)(?:\.\w+)+)(?:\(\))?`")
+
+
+def is_module(name: str) -> bool:
+    """Whether it is a package, a module, or a name in one."""
+    parts = name.split(".")
+    return any(
+        (ROOT / Path(*parts[:many])).is_dir() or (ROOT / Path(*parts[:many])).with_suffix(".py").is_file()
+        for many in range(max(1, len(parts) - 2), len(parts) + 1)
+        if many > 1 or len(parts) == 2
+    )
+
+
+def test_what_pages_name_is_there() -> None:
+    wrong = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        wrong += [f"{page.name}: {path}" for path in PATH.findall(text) if not (ROOT / path).exists()]
+        wrong += [f"{page.name}: {name}" for name in MODULE.findall(text) if not is_module(name)]
+    assert not wrong, "these are not there (any more):\n" + "\n".join(wrong)
