@@ -14,6 +14,7 @@ import pytest
 import ledger
 from ledger import Body, Ledger, ServerUnavailable
 from ledger.embedded import Embedded
+from tests.faults.conftest import eventually, is_free
 
 
 @pytest.fixture
@@ -24,10 +25,14 @@ def server(home: Path) -> Iterator[Embedded]:
 
 
 def killed(server: Embedded) -> int:
-    """Kill its first process, as nobody would who wants it to end; the others follow."""
+    """Kill its first process, as nobody would who wants it to end, and wait until the others followed.
+
+    Until then a backend still answers whoever is connected to it, and nobody misses the server.
+    """
     pid = server.postmaster_pid()
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
+    eventually(lambda: is_free(server.home / "server.lock"))
     return pid
 
 
