@@ -18,8 +18,8 @@ from __future__ import annotations
 from typing import Final
 
 from .declaration import Every, Flag, Level, Ready, Report, Total
-from .pipeline import Pipeline
 from .mosaics import MOSAICS_PER_SLICE, slice_of_mosaic
+from .pipeline import Pipeline
 from .service import service_of
 
 OCT: Final = Pipeline(
