@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -354,40 +353,6 @@ class Lost(Exception):
         self.error = error
 
 
-class Wakeup:
-    """Wakes the followers of this process when this process appends, before their pause ends."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._waiting = 0
-        self._count = 0
-
-    def appended(self) -> None:
-        """Wake the followers after an append; costs almost nothing where none waits."""
-        self._count += 1
-        if self._waiting:
-            with self._condition:
-                self._condition.notify_all()
-
-    def seen(self) -> int:
-        """How many appends this process has recorded; pass it to `wait`."""
-        return self._count
-
-    def wait(self, seen: int, seconds: float, stop: threading.Event | None = None) -> None:
-        """Wait until this process records more than `seen` appends, `stop` is set, or the time is over."""
-        deadline = time.monotonic() + seconds
-        with self._condition:
-            self._waiting += 1
-            try:
-                while self._count == seen and not (stop and stop.is_set()):
-                    left = deadline - time.monotonic()
-                    if left <= 0:
-                        return
-                    self._condition.wait(min(left, 0.05))  # wake up to check `stop`
-            finally:
-                self._waiting -= 1
-
-
 # The call itself. On a connection of the pool it uses libpq directly, with arrays and records in PostgreSQL's
 # binary format: psycopg gives the same result at several times the cost.
 
@@ -562,7 +527,7 @@ def _spec(append: Append) -> str:
     try:
         number = expected.version if isinstance(expected, Exact) else expected.NUMBER
     except AttributeError:
-        raise BadInput(f"what {stream} is expected at must be Exact, NEW, ANY, EXISTS or Guard") from None
+        raise BadInput(f"the expectation for {stream} must be Exact, NEW, ANY, EXISTS or Guard") from None
     return (
         f'{{"stream":{encode_basestring_ascii(stream)},"expected":{number},'
         f'"head":{"true" if head else "false"},"count":{len(events)}{more}}}'

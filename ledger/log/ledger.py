@@ -29,7 +29,6 @@ from .append import (
     Body,
     Exact,
     Expected,
-    Wakeup,
     append_of,
     append_to,
 )
@@ -46,7 +45,7 @@ from .recorded import NOBODY, Meta, Recorded, ambient
 from .scope_locks import AdvisoryLocks
 from .server_errors import ledger_errors
 from .sql import Statement, run
-from .tail import Tail
+from .tail import Tail, Wakeup
 
 if TYPE_CHECKING:
     from ..domain.event import Event
@@ -309,7 +308,7 @@ class Ledger:
         if connection.info.transaction_status != TransactionStatus.IDLE:
             raise BadInput(
                 "the connection is in a transaction already: use `ledger.join(connection)` in it, and call "
-                "`committed()` of that once it is committed"
+                "its `committed()` after the commit"
             )
         joined = self.join(connection)
         try:
