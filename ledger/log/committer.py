@@ -5,13 +5,13 @@ The first append of a process goes at once, on the path that it would take witho
 while others are under way waits for one of them to end, and then goes with all that wait by then, in one
 transaction. Nothing waits for a clock, so an append that is alone takes no longer.
 
-No thread serves others for long: the thread whose append is first in the queue *leads*. It sends the batch,
+No thread serves others for long: the thread whose append is first in the queue *leads*. It sends the group,
 hands each of its followers the outcome, and passes the lead on to the next one that waits.
 
-What a batch cannot do is done by the appends themselves, each in its own thread, as if it had come alone:
+What a group cannot do is done by the appends themselves, each in its own thread, as if it had come alone:
 
-- a batch that is refused is halved until the append at fault stands alone; its own caller gets the error;
-- an append that would wait for a lock leaves the batch and waits by itself, on a connection of its own;
+- a group that is refused is halved until the append at fault stands alone; its own caller gets the error;
+- an append that would wait for a lock leaves the group and waits by itself, on a connection of its own;
 - where the connection broke, each append repeats or gives up by the law of `Appender`.
 """
 
@@ -33,36 +33,36 @@ from .recorded import Meta
 from .server_errors import TRANSIENT
 
 AT_ONCE: Final = 2
-"""Batches under way at once: while one is at the server, the next is made."""
+"""Groups under way at once: while one is at the server, the next is made."""
 MOST: Final = 256
-"""Appends in one batch, and events in an append that may be in one."""
+"""Appends in one group, and events in an append that may be in one."""
 MOST_BYTES: Final = 2**20
-"""Bytes of events and states in one batch; an append with more goes alone."""
+"""Bytes of events and states in one group; an append with more goes alone."""
 PATIENCE: Final = 0.1
 """Seconds in the queue after which an append goes alone: whoever leads waits for a lock of a user's."""
 _OF_THE_MOMENT: Final = (*TRANSIENT, LockNotAvailable, QueryCanceled)
-"""Errors that no append of the batch is at fault for: halves would meet them, too."""
+"""Errors that no append of the group is at fault for: halves would meet them, too."""
 
 
 class Waiting:
     """An append on its way.
 
-    turn: released once it leads, or its outcome is known. batch: of one that leads, what it sends, itself
+    turn: released once it leads, or its outcome is known. group: of one that leads, what it sends, itself
     first. leader: who sends it. since: when it began to lead. ended: it leads no more.
     """
 
-    __slots__ = ("append", "batch", "ended", "leader", "meta", "outcome", "since", "turn")
+    __slots__ = ("append", "ended", "group", "leader", "meta", "outcome", "since", "turn")
 
     def __init__(self, append: Append, meta: Meta) -> None:
         self.append, self.meta = append, meta
-        self.batch: list[Waiting] = []
+        self.group: list[Waiting] = []
         self.leader: Waiting | None = None
         self.outcome: Outcome | Lost | None = None
         self.since, self.ended = 0.0, False
         self.turn: Lock
 
     def size(self) -> int:
-        """Its bytes; more than a batch may have where it holds what is no text, and will be refused."""
+        """Its bytes; more than a group may have where it holds what is no text, and will be refused."""
         append = self.append
         try:
             own = sum([len(body.data or body.raw or "") for body in append.events])
@@ -85,7 +85,7 @@ class Committer:
         self._queue: list[Waiting] = []
         self._leading: set[Waiting] = set()
         self._streams: set[str] = set()
-        """The streams of the batches under way: another batch would only meet their locks."""
+        """The streams of the groups under way: another group would only meet their locks."""
 
     def append(self, append: Append, meta: Meta) -> Appended:
         """Record an append, alone or with others that wait. Raises what `Appender.append` raises."""
@@ -95,12 +95,12 @@ class Committer:
         try:
             if not self._leads(mine):
                 self._wait(mine)
-            if len(mine.batch) > 1:
-                self._send(mine.batch)
-            elif mine.batch:
+            if len(mine.group) > 1:
+                self._send(mine.group)
+            elif mine.group:
                 return self._appender.append((append,), meta)
         finally:
-            if mine.batch:
+            if mine.group:
                 self._end(mine)
         return self._result(mine)
 
@@ -129,37 +129,37 @@ class Committer:
             return False
 
     def _let_lead(self, one: Waiting) -> None:
-        one.batch, one.since = [one], time.monotonic()
+        one.group, one.since = [one], time.monotonic()
         self._leading.add(one)
         self._streams.add(one.append.stream)
 
     def _gather(self, leader: Waiting) -> None:
-        """Move what waits from the queue to the leader's batch."""
+        """Move what waits from the queue to the leader's group."""
         busy = self._streams - {leader.append.stream}
-        batch, size, rest = leader.batch, leader.size(), list[Waiting]()
+        group, size, rest = leader.group, leader.size(), list[Waiting]()
         for one in self._queue:
             size += (own := one.size())
-            if len(batch) < MOST and size <= MOST_BYTES and one.append.stream not in busy:
+            if len(group) < MOST and size <= MOST_BYTES and one.append.stream not in busy:
                 one.leader = leader
-                batch.append(one)
+                group.append(one)
             else:
                 size -= own
                 rest.append(one)
         self._queue = rest
-        self._streams.update([one.append.stream for one in batch])
+        self._streams.update([one.append.stream for one in group])
 
     def _wait(self, mine: Waiting) -> None:
         """Wait until it is decided, or leads, or is to go alone."""
         try:
             if not mine.turn.acquire(timeout=PATIENCE) and not self._leave(mine):
-                while not (mine.turn.acquire(timeout=1.0) or mine.batch):
+                while not (mine.turn.acquire(timeout=1.0) or mine.group):
                     if mine.leader is not None and mine.leader.ended:  # and was interrupted before it told
                         mine.outcome = mine.outcome or _interrupted()
                         break
         except BaseException:
             self._leave(mine)
             raise
-        if mine.batch:
+        if mine.group:
             with self._mutex:
                 self._gather(mine)
 
@@ -191,44 +191,44 @@ class Committer:
         mine.ended = True
         with self._mutex:
             self._leading.discard(mine)
-            self._streams.difference_update([one.append.stream for one in mine.batch])
+            self._streams.difference_update([one.append.stream for one in mine.group])
             heir = self._heir() if self._queue else None
         if heir is not None:
             heir.turn.release()
-        for one in mine.batch:
+        for one in mine.group:
             if one is not mine:
                 one.outcome = one.outcome or _interrupted()
                 one.turn.release()
 
-    # The batch
+    # The group
 
-    def _send(self, batch: Sequence[Waiting]) -> None:
-        """Set the outcome of each append of a batch; where it is refused, of its halves."""
-        if len(batch) == 1:
-            batch[0].outcome = _ALONE
+    def _send(self, group: Sequence[Waiting]) -> None:
+        """Set the outcome of each append of a group; where it is refused, of its halves."""
+        if len(group) == 1:
+            group[0].outcome = _ALONE
             return
         outcomes: Sequence[Outcome | Lost]
         try:
-            outcomes = self._call(batch)
+            outcomes = self._call(group)
         except Lost as lost:
-            outcomes = [Lost(lost.error) for _ in batch]
+            outcomes = [Lost(lost.error) for _ in group]
         except _OF_THE_MOMENT:
-            outcomes = [_ALONE] * len(batch)
+            outcomes = [_ALONE] * len(group)
         except Exception:
-            self._send(batch[: len(batch) // 2])
-            self._send(batch[len(batch) // 2 :])
+            self._send(group[: len(group) // 2])
+            self._send(group[len(group) // 2 :])
             return
-        for one, outcome in zip(batch, outcomes, strict=True):
+        for one, outcome in zip(group, outcomes, strict=True):
             one.outcome = outcome
 
-    def _call(self, batch: Sequence[Waiting]) -> list[Outcome]:
+    def _call(self, group: Sequence[Waiting]) -> list[Outcome]:
         """One call of the database. Raises Lost, psycopg's errors, and those of bad input."""
         try:
             connection = self._pool.take()
         except psycopg.Error:
-            return [_ALONE] * len(batch)
+            return [_ALONE] * len(group)
         try:
-            return send_each(connection, self._schema, [(one.append, one.meta) for one in batch])
+            return send_each(connection, self._schema, [(one.append, one.meta) for one in group])
         except psycopg.Error as error:
             if connection.closed:
                 raise Lost(error) from error
@@ -241,5 +241,5 @@ _ALONE: Final = Outcome(ALONE, 0, 0, 0, None, None)
 
 
 def _interrupted() -> Lost:
-    """The end of a batch whose leader was interrupted: whether it is committed is unknown."""
+    """The end of a group whose leader was interrupted: whether it is committed is unknown."""
     return Lost(psycopg.OperationalError("the thread that sent this append with its own was interrupted"))

@@ -42,11 +42,11 @@ COMMITS = "SELECT count(DISTINCT xmin::text) FROM ledger.events WHERE stream LIK
 
 
 def together(log: Ledger, appends: Sequence[Append], commands: Sequence[str | None] = ()) -> list[Any]:
-    """What a batch of these appends gives each of them: what it returns, or the error that it raises."""
+    """What a group of these appends gives each of them: what it returns, or the error that it raises."""
     metas = [log.meta(command=command) for command in commands or [None] * len(appends)]
-    batch = [Waiting(append, meta) for append, meta in zip(appends, metas, strict=True)]
-    log.committer._send(batch)
-    return [caught(lambda one=one: log.committer._result(one)) for one in batch]  # type: ignore[misc]
+    group = [Waiting(append, meta) for append, meta in zip(appends, metas, strict=True)]
+    log.committer._send(group)
+    return [caught(lambda one=one: log.committer._result(one)) for one in group]  # type: ignore[misc]
 
 
 def caught(act: Callable[[], Any]) -> Any:
@@ -107,9 +107,9 @@ SELECT right(stream, 1), version, state_version, token, CASE WHEN state IS NOT N
 @SOME
 @given(st.lists(st.lists(APPEND, min_size=1, max_size=8), min_size=1, max_size=3))
 def test_a_batch_leaves_what_the_same_appends_leave_one_by_one(
-    shared: Ledger, batches: list[list[Any]]
+    shared: Ledger, groups: list[list[Any]]
 ) -> None:
-    """In the order of the batch for each stream; streams do not see each other.
+    """In the order of the group for each stream; streams do not see each other.
 
     A head that is behind is repaired by some refusals and not by others: heads are
     compared where all append them.
@@ -117,8 +117,8 @@ def test_a_batch_leaves_what_the_same_appends_leave_one_by_one(
     mark, results = next(_numbers), list[list[str]]()
     for side, send in (("x", together), ("y", one_by_one)):
         results.append([])
-        for batch in batches:
-            batch = sorted(batch, key=lambda one: str(one[0]))
+        for group in groups:
+            group = sorted(group, key=lambda one: str(one[0]))
             appends = [
                 Append(
                     f"law/{mark}/{side}/{name}",
@@ -127,14 +127,14 @@ def test_a_batch_leaves_what_the_same_appends_leave_one_by_one(
                     **more,
                     **state,
                 )
-                for name, events, expected, more, state, _ in batch
+                for name, events, expected, more, state, _ in group
             ]
-            commands = [command and f"{mark}-{side}-{command}" for *_, command in batch]
+            commands = [command and f"{mark}-{side}-{command}" for *_, command in group]
             results[-1] += [
                 str(said(one)).replace(f"/{side}/", "/") for one in send(shared, appends, commands)
             ]
     with shared.reader() as connection:
-        headed = all(more["head"] for batch in batches for *_, more, _, _ in batch)
+        headed = all(more["head"] for group in groups for *_, more, _, _ in group)
         for query in (ROWS, HEADS) if headed else (ROWS,):
             rows = [connection.execute(query, [f"law/{mark}/{side}/%"]).fetchall() for side in "xy"]
             assert rows[0] == rows[1]
