@@ -8,7 +8,7 @@ import typer
 
 from .errors import NotThere
 from .moments import At, Position, moment_of
-from .output import Column, fields, iso, json_line, local, table
+from .output import Column, json_line, local, plain
 from .session import AsJson, Session, session_of
 from .stderr import Progress, show_progress
 from .views import views_for
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from projections.time_travel.make import Making
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="VIEW", help="Only these views; else all that are known.")
+    list[str] | None, typer.Argument(metavar="VIEW", help="Only these views. Default: all known views.")
 ]
-Where = Annotated[int, typer.Argument(metavar="POSITION", min=0, help="The position that it is as of.")]
+Where = Annotated[int, typer.Argument(metavar="POSITION", min=0, help="The position of the copy.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -45,9 +45,9 @@ def make(
 ) -> None:
     """Make a copy of the ledger as of a position or a time; by default as it is now.
 
-    In a schema of its own, LEDGER_as_of_POSITION: the views with their counters, `heads` (version, status and
-    state of every stream), and `events`. It stays as it is until it is dropped. What is there already is not
-    made again.
+    The copy is a schema of its own, LEDGER_as_of_POSITION, with the views and their counters, `heads`
+    (version, status and state of every stream), and `events`. It does not change until it is dropped. A copy
+    that exists already is not made again.
 
     \b
     Examples:
@@ -69,37 +69,33 @@ def make(
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
     """List the copies.
 
-    JSON, one object a line, as `make` prints it.
+    JSON, one object per line, as `make` prints it.
     """
     session = session_of(context, as_json)
     from projections.time_travel import pasts
 
     with session.ledger() as log:
         found = pasts(log)
-    if session.json:
-        for past in found:
-            json_line(_as_json(past))
-        return
     columns = [Column("schema"), Column("position", number=True), Column("time"), Column("made at"),
                Column("events", number=True), Column("views", keep=True)]  # fmt: skip
-    table(columns, [_row(past) for past in found], color=session.color)
+    session.print_rows(found, columns, _row, data=_as_json)
 
 
 def drop(context: typer.Context, position: Where, as_json: AsJson = False) -> None:
     """Drop the copy of a position.
 
-    Exits 3 where there is none, 4 where somebody reads it all the time. JSON: dropped.
+    Exits 3 if there is no such copy, 4 if it is in use by readers. JSON: dropped.
     """
     session = session_of(context, as_json)
     from projections.time_travel import drop as drop_past
 
     with session.ledger() as log:
         if not drop_past(log, position):
-            raise NotThere(f"the ledger as of {position} was not made", position=position)
+            raise NotThere(f"there is no copy as of position {position}", position=position)
     if session.json:
         json_line({"dropped": position})
     else:
-        session.say(f"the ledger as of {position} is dropped")
+        session.say(f"the copy as of position {position} is dropped")
 
 
 def _told(shown: Progress) -> Any:
@@ -113,40 +109,29 @@ def _told(shown: Progress) -> Any:
 
 
 def _show(past: Past, session: Session) -> None:
+    time = None if past.time is None else local(past.time)
+    shown = {name: getattr(past, name) for name in ("schema", "position", "events", "streams", "views")}
+    session.print_fields(
+        _as_json(past), {"schema": past.schema, "position": past.position, "time": time} | shown
+    )
     if session.json:
-        json_line(_as_json(past))
         return
-    fields(_fields(past), color=session.color)
     if past.beyond:
-        session.say("that lies beyond the log, so this is its present end")
+        session.say("that is beyond the end of the log, so this is the end of the log")
     if past.parked or past.unfolded:
         session.say(
             f"{past.parked} streams are left out of a view (table parked), "
             f"{past.unfolded} states could not be folded"
         )
-    session.say(f"look into it: SET search_path TO {past.schema}")
+    session.say(f"to read it: SET search_path TO {past.schema}")
 
 
-def _fields(past: Past) -> list[tuple[str, str]]:
-    shown = [("schema", past.schema), ("position", str(past.position))]
-    if past.time is not None:
-        shown.append(("time", local(past.time)))
-    return [
-        *shown,
-        ("events", str(past.events)),
-        ("streams", str(past.streams)),
-        ("views", ", ".join(past.views)),
-    ]
-
-
-def _row(past: Past) -> tuple[str, ...]:
+def _row(past: Past) -> tuple[Any, ...]:
     if past.made_at is None:
-        return past.schema, str(past.position), "", "", "", "not finished: make it again, or drop it"
-    time = "" if past.time is None else local(past.time)
-    return past.schema, str(past.position), time, local(past.made_at), str(past.events), ", ".join(past.views)
+        return past.schema, past.position, "", "", "", "incomplete: make it again, or drop it"
+    time = past.time and local(past.time)
+    return past.schema, past.position, time, local(past.made_at), past.events, past.views
 
 
 def _as_json(past: Past) -> dict[str, Any]:
-    known = {name: getattr(past, name) for name in past.__dataclass_fields__}
-    times = {name: None if known[name] is None else iso(known[name]) for name in ("time", "made_at")}
-    return {**known, **times, "views": list(past.views)}
+    return dict(plain(past))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from .errors import Misuse
-from .output import Column, flush, json_line, plain, table
+from .output import Column, flush, titled
 from .session import AsJson, Session, session_of
 from .stderr import Progress, show_progress
 from .views import views_for
@@ -26,21 +27,30 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(metavar="VIEW", help="Views (`pledger views` lists them), `heads`, or `commands`."),
 ]
-All = Annotated[bool, typer.Option("--all", help="All views that this process knows, heads, commands.")]
+All = Annotated[bool, typer.Option("--all", help="All known views, heads and commands.")]
 Stream = Annotated[
-    str, typer.Option(metavar="PREFIX", help="Only rows of streams whose names have this prefix, in place.")
+    str,
+    typer.Option(
+        metavar="PREFIX", help="Rebuild only rows of streams whose names have this prefix, in place."
+    ),
 ]
-Category = Annotated[str, typer.Option(metavar="C", help="Only rows of streams of this category, in place.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Build and compare, then throw away what was built.")]
+Category = Annotated[
+    str, typer.Option(metavar="C", help="Rebuild only rows of streams of this category, in place.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Build and compare, then discard the new copy.")]
 Allowed = Annotated[
     int | None,
     typer.Option("--allow", metavar="N", min=0, help="Refuse to switch where more than N rows differ."),
 ]
-Restart = Annotated[bool, typer.Option("--restart", help="Start again where an earlier rebuild was killed.")]
+Restart = Annotated[
+    bool, typer.Option("--restart", help="Start from the beginning, even if an earlier rebuild was killed.")
+]
 RollBack = Annotated[
     bool, typer.Option("--roll-back", help="Switch back to the copy before the last rebuild.")
 ]
-Jobs = Annotated[int | None, typer.Option(metavar="N", min=1, help="Views at once; else one a processor.")]
+Jobs = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="How many views at once. Default: one per processor.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -61,17 +71,17 @@ def rebuild(
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild what is derived from the log: views, heads, commands.
+    """Rebuild what is derived from the log: views, heads, command ids.
 
-    A new copy is filled while the live one serves, brought to the same position, compared with it, and
-    switched to. No reader waits. The copy before is kept (`--roll-back`). If a rebuild is killed, run it
-    again: it goes on where it stopped. `heads` (the current states) and `commands` (the command ids) are no
-    views: appends keep them, and they are repaired in place.
+    A new copy is filled while the live one serves readers. It is brought to the same position, compared with
+    the live one, and then replaces it. No reader waits. The former copy is kept (`--roll-back`). If a rebuild
+    is killed, run it again: it continues where it stopped. `heads` (the current states) and `commands` (the
+    command ids) are not views: appends write them, and they are repaired in place.
 
-    Exits 1 where `--allow` refused a switch, 5 where another process builds the same view. JSON, one object a
-    view: view, copy, before, position, events, seconds, parked, switched, continued, differences: a list of
-    table, only_old, only_new, old, new (some of the rows), columns (that only one of them has), strange
-    (topics that the view wants and nobody knows).
+    Exits 1 if `--allow` refused a switch, 5 if another process builds the same view. JSON, one object
+    per view: view, copy, before, position, events, seconds, parked, switched, continued, differences: a list
+    of table, only_old, only_new, old, new (some of the rows), columns (that only one of them has), strange
+    (topics of the view that no event and no class has).
     """
     session = session_of(context, as_json)
     for_views = dry_run or restart or roll_back or allow is not None
@@ -98,11 +108,11 @@ def _wholly(act: Any, views: Sequence[View], jobs: int, session: Session) -> Non
 
 def _check(views: list[str] | None, everything: bool, part: str, whole: bool) -> None:
     if bool(views) == everything:
-        raise Misuse("name the views to rebuild, or give --all; `pledger views` lists them")
+        raise Misuse("give the views to rebuild, or --all; `pledger views` lists them")
     if part and whole:
-        raise Misuse("a part (--stream, --category) is made anew in place: it takes no other option")
+        raise Misuse("--stream and --category rebuild in place: they take no other option")
     if whole and set(views or ()) & set(KEPT):
-        raise Misuse("heads and commands are set right in place: that takes no option of a view's rebuild")
+        raise Misuse("heads and commands are repaired in place: they take no option of a view's rebuild")
 
 
 def _wanted(names: list[str], part: bool, session: Session) -> tuple[list[str], list[View]]:
@@ -151,43 +161,28 @@ def _partly(log: Ledger, views: Sequence[View], stream: str, category: str, sess
         for view in views:
             live = copies.followed(view)
             many = refold(copies, view, live.number, prefix=stream, category=category)
-            if session.json:
-                json_line({"view": view.name, "copy": live.number, "streams": many})
-            else:
-                table(
-                    [Column("view"), Column("streams", number=True)],
-                    [(view.name, str(many))],
-                    color=session.color,
-                )
+            row = {"view": view.name, "copy": live.number, "streams": many}
+            columns = [Column("view"), Column("streams", number=True)]
+            session.print_rows([row], columns, itemgetter("view", "streams"))
 
 
 def _show(made: Sequence[Rebuilt], session: Session) -> None:
-    if session.json:
-        for one in made:
-            json_line(_as_json(one))
-        _warn(made, session)
-        return
-    columns = [Column("view"), Column("copy", number=True), Column("events", number=True),
-               Column("events/s", number=True), Column("differences", number=True),
-               Column("parked", number=True),
-               Column("now", keep=True)]  # fmt: skip
-    rows = [
-        (one.view, str(one.copy), str(one.events), f"{one.events / max(one.seconds, 1e-9):.0f}",
-         str(sum(d.rows for d in one.differences)), str(one.parked), _now(one))
-        for one in made
-    ]  # fmt: skip
-    table(columns, rows, color=session.color)
-    for line in (line for one in made for line in _told(one)):
-        session.say(line)
-    _warn(made, session)
-
-
-def _warn(made: Sequence[Rebuilt], session: Session) -> None:
     from projections.engine.topics import warning
 
+    numbers = titled("copy", "events", "events/s", "differences", "parked", number=True)
+    session.print_rows(made, [Column("view"), *numbers, Column("now", keep=True)], _row)
+    if not session.json:
+        for line in (line for one in made for line in _told(one)):
+            session.say(line)
     for one in made:
         if one.strange:
             session.say(warning(one.view, one.strange))
+
+
+def _row(one: Rebuilt) -> list[Any]:
+    differ = sum(difference.rows for difference in one.differences)
+    rate = f"{one.events / max(one.seconds, 1e-9):.0f}"
+    return [one.view, one.copy, one.events, rate, differ, one.parked, _now(one)]
 
 
 def _now(one: Rebuilt) -> str:
@@ -211,15 +206,6 @@ def _told(one: Rebuilt) -> Iterator[str]:
                 yield f"{difference.table}, {kind}: {many - len(rows)} more"
 
 
-def _as_json(one: Rebuilt) -> dict[str, Any]:
-    shown = {name: getattr(one, name) for name in one.__dataclass_fields__ if name != "differences"}
-    shown["differences"] = [
-        {name: getattr(difference, name) for name in difference.__dataclass_fields__}
-        for difference in one.differences
-    ]
-    return dict(plain(shown))
-
-
 KEPT: Final = ("heads", "commands")
 """Tables beside views that can be rebuilt (projections/engine/view.py reserves these names)."""
 
@@ -236,7 +222,7 @@ def rebuild_kept(
         _show_kept(name, summary, monotonic() - began, session)
         for topic, unknown in sorted(summary.unknown.items()):
             session.say(
-                f"{topic}: {unknown.difference(topic).says}; the states of these streams were left alone"
+                f"{topic}: {unknown.difference(topic).says}; the states of these streams were not changed"
             )
 
 
@@ -254,12 +240,9 @@ def _rebuilt_kept(
 
 def _show_kept(name: str, summary: Summary, seconds: float, session: Session) -> None:
     changed = dict(sorted(summary.changed.items()))
-    if session.json:
-        told = {"events": summary.events, "streams": summary.streams, "seconds": seconds, "changed": changed}
-        json_line({"view": name, **told})
-        return
+    told = {"view": name, "events": summary.events, "streams": summary.streams, "seconds": seconds,
+            "changed": changed}  # fmt: skip
     rows = ", ".join(f"{many} {what}" for what, many in changed.items()) or "nothing changed"
-    columns = [Column("kept"), Column("events", number=True), Column("events/s", number=True),
-               Column("rows", keep=True)]  # fmt: skip
-    row = (name, str(summary.events), f"{summary.events / max(seconds, 1e-9):.0f}", rows)
-    table(columns, [row], color=session.color)
+    row = (name, summary.events, f"{summary.events / max(seconds, 1e-9):.0f}", rows)
+    columns = [Column("kept"), *titled("events", "events/s", number=True), Column("rows", keep=True)]
+    session.print_rows([told], columns, lambda _: row)

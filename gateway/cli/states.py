@@ -9,12 +9,10 @@ import typer
 
 from .errors import Misuse
 from .moments import At, Position, as_of_json, moment_of, told
-from .output import Column, is_terminal, iso, json_line, local, plain, table
+from .output import Column, is_terminal, plain, titled
 from .session import AsJson, Session, session_of
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from ledger import Ledger
     from projections.audit import AsOf, Question
 
@@ -23,8 +21,8 @@ OfAxis = Annotated[
     str,
     typer.Option(
         metavar="AXIS",
-        help="By which times: `recorded`, those of the ledger, or `claimed`, those that clients claim. "
-        "With `claimed`, --position says what had been recorded by then.",
+        help="Which times count: `recorded`, the ledger's, or `claimed`, the clients'. With `claimed`, "
+        "--position limits the events to those recorded up to it.",
     ),
 ]
 
@@ -42,23 +40,23 @@ def states(
     at: At = None,
     position: Position = None,
     axis: OfAxis = "recorded",
-    count: Annotated[bool, typer.Option("--count", help="How many in each status, by category.")] = False,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many streams.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Show the number of streams instead.")] = False,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Show at most N streams.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which streams were in which status at a moment, and since when.
 
-    Now, or as of a time or a position, read from the events themselves. What topics lead to is declared in
-    the ledger, or known here (see --domain). On the claimed axis the order of a stream is by claimed time,
-    and events that claim none are not on it.
+    The statuses now, or as of a time or a position, read from the events. The ledger or an imported domain
+    (see --domain) declares to which status a topic leads. With --axis claimed, the events of a stream are
+    ordered by claimed time, and events without a claimed time are ignored.
 
     \b
     Examples:
       pledger states --status running --at 14:00
       pledger states --category incident --axis claimed --at 2012-05-01 --count
 
-    JSON, one object a line: stream, status, since, version and position (of the event with which it came);
-    with --count category, status, streams; each with as_of (position, time, beyond).
+    JSON, one object per line: stream, status, since, version and position (of the event that led to the
+    status); with --count category, status, streams; each with as_of (position, time, beyond).
     """
     from projections.audit import counts
     from projections.audit import states as found_in
@@ -72,15 +70,19 @@ def states(
             _print(session, found, titles, counted)
             return
         found, rows = found_in(log, question, status=status, limit=limit)
-    titles = [Column("stream", keep=True), Column("status"), Column("since")]
-    _print(session, found, [*titles, Column("ver", number=True), Column("pos", number=True)], rows)
+    titles = [Column("stream", keep=True), *titled("status", "since"), *titled("ver", "pos", number=True)]
+    _print(session, found, titles, rows)
 
 
 def dwell(
     context: typer.Context,
-    stream: Annotated[str | None, typer.Argument(metavar="STREAM", help="Each stay of this stream.")] = None,
+    stream: Annotated[
+        str | None, typer.Argument(metavar="STREAM", help="Show each stay of this stream.")
+    ] = None,
     category: Category = None,
-    each: Annotated[bool, typer.Option("--each", help="For each stream, not for each category.")] = False,
+    each: Annotated[
+        bool, typer.Option("--each", help="One row per stream instead of one per category.")
+    ] = False,
     at: At = None,
     position: Position = None,
     axis: OfAxis = "recorded",
@@ -88,23 +90,24 @@ def dwell(
 ) -> None:
     """Show how long streams stay in each status.
 
-    For each category and status: number of stays, how many of them are still open, and seconds: the median,
-    95 of a hundred, the longest, and all together. Open stays count up to the moment: now, or the time that
-    is asked for; at a position, or by claimed times, the time of the last event. With a STREAM: each of its
+    For each category and status: the number of stays, how many of them are still open, and seconds: the
+    median, the 95th percentile, the longest, and the total. Open stays count up to the given moment: now, or
+    the time of --at; with --position or claimed times, the time of the last event. With a STREAM: each of its
     stays.
 
-    JSON, one object a line: subject (a category or a stream), status, stays, open, median, p95, longest,
+    JSON, one object per line: subject (a category or a stream), status, stays, open, median, p95, longest,
     total; of one stream: stream, status, since, until (null while it is open), version, position, seconds;
     each with as_of (position, time, beyond).
     """
     session = session_of(context, as_json)
     if stream is not None and (category is not None or each):
-        raise Misuse("a STREAM goes without `--category` and `--each`")
+        raise Misuse("a STREAM excludes `--category` and `--each`")
     question = _question(session, at, position, axis, category=category, stream=stream)
     with session.ledger() as log:
-        _print_stays(session, log, question) if stream is not None else _print_dwell(
-            session, log, question, each
-        )
+        if stream is not None:
+            _print_stays(session, log, question)
+        else:
+            _print_dwell(session, log, question, each)
 
 
 def _question(
@@ -133,9 +136,8 @@ def _print_stays(session: Session, log: Ledger, question: Question) -> None:
     assert question.stream is not None
     log.read(question.stream, limit=1)  # raises for a stream without events
     found, rows = stays(log, question)
-    titles = [Column("stream", keep=True), Column("status"), Column("since"), Column("until")]
-    titles += [Column("ver", number=True), Column("pos", number=True), Column("time", number=True)]
-    _print(session, found, titles, rows)
+    titles = [Column("stream", keep=True), *titled("status", "since", "until")]
+    _print(session, found, [*titles, *titled("ver", "pos", "time", number=True)], rows)
 
 
 def _print_dwell(session: Session, log: Ledger, question: Question, each: bool) -> None:
@@ -143,37 +145,25 @@ def _print_dwell(session: Session, log: Ledger, question: Question, each: bool) 
 
     found, rows = dwell(log, question, each=each)
     titles = [Column("stream" if each else "category", keep=True), Column("status")]
-    numbers = ("stays", "open", "median", "p95", "longest", "total")
-    _print(session, found, [*titles, *(Column(name, number=True) for name in numbers)], rows)
+    numbers = titled("stays", "open", "median", "p95", "longest", "total", number=True)
+    _print(session, found, [*titles, *numbers], rows)
 
 
 def _print(session: Session, found: AsOf, titles: Sequence[Column], rows: Sequence[Any]) -> None:
     """Print rows that are named tuples, and the moment that they are of."""
-    if session.json:
-        then = as_of_json(found)
-        for row in rows:
-            json_line({**plain(row._asdict()), "as_of": then})
-    else:
-        table(titles, ([_cell(value) for value in row] for row in rows), color=session.color)
+    then = as_of_json(found)
+    session.print_rows(
+        rows, titles, lambda row: [*map(_cell, row)], data=lambda row: {**plain(row), "as_of": then}
+    )
     session.say(told(found))
     if not rows:
-        session.say("no stream was in a status; what topics lead to is declared, or known by --domain")
+        session.say("no stream was in a status; import the domain that declares the statuses with --domain")
 
 
-def _cell(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case float():
-            return span(value) if is_terminal() else f"{value:.6f}"
-        case str() | int():
-            return str(value)
-        case _:
-            return _time(value)
-
-
-def _time(at: datetime) -> str:
-    return local(at) if is_terminal() else iso(at)
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return span(value) if is_terminal() else f"{value:.6f}"
+    return value
 
 
 def span(seconds: float) -> str:

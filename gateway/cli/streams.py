@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -20,12 +21,11 @@ from .output import (
     event_json,
     fields,
     is_terminal,
-    iso,
-    json_line,
-    local,
     most,
     plain,
     table,
+    time,
+    titled,
     unacting,
     write,
 )
@@ -39,9 +39,11 @@ if TYPE_CHECKING:
 PAGE = 1000
 Limit = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="At most so many; else 100 on a terminal, all in a pipe."),
+    typer.Option(metavar="N", min=1, help="List at most N. Default: 100 on a terminal, otherwise all."),
 ]
-Name = Annotated[str, typer.Argument(metavar="STREAM", help="The stream's name, such as `streams` lists it.")]
+Name = Annotated[
+    str, typer.Argument(metavar="STREAM", help="The stream's name, as `pledger streams` lists it.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -55,30 +57,27 @@ def streams(
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only names with this prefix.")] = "",
     limit: Limit = None,
     after: Annotated[
-        str, typer.Option(metavar="STREAM", help="Only names after this one: the next page.")
+        str, typer.Option(metavar="STREAM", help="Only names after this one, for the next page.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
     """List the streams by name.
 
-    Each with its last version, its status, and the position and time of its last event.
+    Shows the last version, the status, and the position and time of the last event of each stream.
 
-    JSON, one object a line: stream, version, status, position, recorded_at.
+    JSON, one object per line: stream, version, status, position, recorded_at.
     """
     session = session_of(context, as_json)
     columns = [Column("stream", keep=True), Column("version", number=True), Column("status"),
                Column("position", number=True), Column("last event")]  # fmt: skip
     with session.ledger() as log:
         page = Page(_listed(log, prefix, after), most(limit, 100))
-        if session.json:
-            for info in page:
-                json_line(plain(info))
-        else:
-            table(columns, map(_row, page), color=session.color)
+        cells = attrgetter("stream", "version", "status", "position", "recorded_at")
+        session.print_rows(page, columns, cells)
     if page.last is None:
         session.say(f"no stream starts with {prefix!r}" if prefix else "nothing is recorded yet")
     elif page.more:
-        session.say(f"there are more: --after {page.last.stream!r}, or a larger --limit")
+        session.say(f"there are more: give --after {page.last.stream!r}, or a larger --limit")
 
 
 def _listed(log: Ledger, prefix: str, after: str) -> Iterator[StreamInfo]:
@@ -87,18 +86,13 @@ def _listed(log: Ledger, prefix: str, after: str) -> Iterator[StreamInfo]:
         after = page[-1].stream
 
 
-def _row(info: StreamInfo) -> list[str]:
-    at = local(info.recorded_at) if is_terminal() else iso(info.recorded_at)
-    return [info.stream, str(info.version), info.status or "", str(info.position), at]
-
-
 def history(
     context: typer.Context,
     stream: Name,
     limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="At most so many; all by default.")
+        int | None, typer.Option(metavar="N", min=1, help="Show at most N. Default: all.")
     ] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="The last event first.")] = False,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Show the last event first.")] = False,
     after: Annotated[int, typer.Option(metavar="N", min=0, help="Only after this version.")] = 0,
     upto: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only up to this version.")] = None,
     at: At = None,
@@ -107,10 +101,10 @@ def history(
 ) -> None:
     """Show every event of one stream.
 
-    Each with its version, position, time, topic, actor and body. With --at or --position: the events up to
-    then.
+    Shows version, position, time, topic, actor and body of each event. With --at or --position: only the
+    events up to that moment.
 
-    JSON, one object a line: position, stream, version, topic, schema, recorded_at, actor, data, raw, meta.
+    JSON, one object per line: position, stream, version, topic, schema, recorded_at, actor, data, raw, meta.
     """
     session = session_of(context, as_json)
     with session.ledger() as log:
@@ -125,10 +119,7 @@ def history(
         table(EVENT, map(_event_row, events), color=session.color)
 
 
-EVENT = [
-    *(Column("ver", number=True), Column("pos", number=True), Column("time")),
-    *(Column("topic"), Column("actor"), Column("body", rest=True)),
-]
+EVENT = [*titled("ver", "pos", number=True), *titled("time", "topic", "actor"), Column("body", rest=True)]
 """Columns of an event of one stream."""
 
 
@@ -150,11 +141,9 @@ def _recorded(
             after = events[-1].version
 
 
-def _event_row(event: Recorded) -> list[str]:
-    at, told = iso(event.recorded_at), body(event)
-    if is_terminal():
-        at, told = local(event.recorded_at), brief(event)
-    return [str(event.version), str(event.position), at, event.topic, event.meta.actor or "", told]
+def _event_row(event: Recorded) -> list[Any]:
+    told = brief(event) if is_terminal() else body(event)
+    return [event.version, event.position, event.recorded_at, event.topic, event.meta.actor, told]
 
 
 def show(
@@ -169,10 +158,10 @@ def show(
 ) -> None:
     """Show the state of one stream.
 
-    Now, or as of a version, a position or a time, folded from its events. A stream whose domain is not known
-    here (see --domain) is shown without its state. JSON: stream, category, key, version, status, state (null
-    where not known), last_event (an object as in `history`), as_of (null for now; else position, time,
-    beyond, version).
+    The state now, or as of a version, a position or a time, folded from the stream's events. A stream of an
+    unknown domain (see --domain) is shown without its state. JSON: stream, category, key, version, status,
+    state (null if the domain is unknown), last_event (an object as in `history`), as_of (null for now;
+    otherwise position, time, beyond, version).
     """
     session = session_of(context, as_json)
     session.know_domains()
@@ -216,7 +205,7 @@ def _snapshot(log: Ledger, name: str, moment: Moment) -> Snapshot:
 
     found = of_stream(log, name, moment)
     if not found.version:
-        raise NotThere(f"{name} had no event yet {told(found)}", stream=name, position=found.position)
+        raise NotThere(f"{name} has no event {told(found)}", stream=name, position=found.position)
     (last,) = log.read(name, after=found.version - 1, upto=found.version)
     know_machine(log, name)
     stream = stream_of(name)
@@ -243,14 +232,13 @@ def _print_state(session: Session, snapshot: Snapshot) -> None:
         then = "null" if snapshot.found is None else json.dumps(as_of_json(snapshot.found))
         write(f'{unacting(text)}, "last_event": {event_json(last)}, "as_of": {then}}}\n')
         return
-    at = local(last.recorded_at) if is_terminal() else iso(last.recorded_at)
     who = f" by {last.meta.actor}" if last.meta.actor else ""
     pairs = [("stream", last.stream), ("version", str(last.version)), ("status", snapshot.status or "")]
-    pairs += [("last event", f"{last.topic} at position {last.position}, {at}{who}")]
+    pairs += [("last event", f"{last.topic} at position {last.position}, {time(last.recorded_at)}{who}")]
     pairs += [(name, _told(value)) for name, value in (state or {}).items() if name != "status"]
     fields(pairs, color=session.color)
     if snapshot.opened is None:
-        session.say(f"no domain known here folds {category!r} streams, so no state is shown; see --domain")
+        session.say(f"no imported domain folds {category!r} streams, so no state is shown; see --domain")
 
 
 def _told(value: Any) -> str:

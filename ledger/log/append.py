@@ -518,7 +518,7 @@ def _spec(append: Append) -> str:
     try:
         number = expected.version if isinstance(expected, Exact) else expected.NUMBER
     except AttributeError:
-        raise BadInput(f"what {stream} is expected at must be Exact, NEW, ANY, EXISTS or Guard") from None
+        raise BadInput(f"the expectation for {stream} must be Exact, NEW, ANY, EXISTS or Guard") from None
     return (
         f'{{"stream":{encode_basestring_ascii(stream)},"expected":{number},'
         f'"head":{"true" if head else "false"},"count":{len(events)}{more}}}'

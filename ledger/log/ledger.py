@@ -305,7 +305,7 @@ class Ledger:
         if connection.info.transaction_status != TransactionStatus.IDLE:
             raise BadInput(
                 "the connection is in a transaction already: use `ledger.join(connection)` in it, and call "
-                "`committed()` of that once it is committed"
+                "its `committed()` after the commit"
             )
         joined = self.join(connection)
         try:

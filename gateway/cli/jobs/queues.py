@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import Misuse
-from ..output import Column, json_line, plain, table
+from ..output import Column, titled
 from ..session import AsJson, Session, session_of
-from .options import STATUSES, Reason, jobs_of, queries_of, seconds_of, time
+from .options import STATUSES, Reason, jobs_of, queries_of, seconds_of
 
 if TYPE_CHECKING:
     from ledger import Ledger
@@ -18,38 +19,30 @@ if TYPE_CHECKING:
 
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 Operation = Annotated[str, typer.Argument(metavar="OPERATION", help="The operation's name.")]
-Concurrency = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many run at once.")]
-Rate = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many begin within --per.")]
+Concurrency = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most N run at once.")]
+Rate = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most N start within --per.")]
 Per = Annotated[str, typer.Option(metavar="SPAN", help="The span of a rate: seconds, or such as 1m.")]
 NoLimit = Annotated[bool, typer.Option("--none", help="Remove both limits.")]
 
 
 def list_queues(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the queues, with how many jobs are queued and running in each.
+    """List the queues, with the number of queued and running jobs.
 
-    Also whether each is paused. Reads the view `jobs`, which workers keep; stderr shows if it is behind.
-    `due since`: since when the first waiting job may be claimed.
+    Also shows whether each is paused. Reads the view `jobs`, which workers keep up to date; stderr reports if
+    it is behind. `due since`: the time since which the first waiting job may be claimed.
 
-    JSON, one object a line: queue, status (open, paused), reason (of the pause), queued, running, failed,
-    due_since (null where nothing waits).
+    JSON, one object per line: queue, status (open, paused), reason (of the pause), queued, running, failed,
+    due_since (null if nothing waits).
     """
     session = session_of(context, as_json)
     with queries_of(session) as (log, queries):
         rows = [*_queues(log, queries)]
-    if session.json:
-        for row in rows:
-            json_line(plain(row))
-        return
-    columns = [Column("queue", keep=True), Column("status"), *(Column(name, number=True) for name in COUNTED)]
+    columns = [Column("queue", keep=True), Column("status"), *titled(*COUNTED, number=True)]
     columns += [Column("due since"), Column("reason", keep=True)]
-    table(columns, map(_queue_row, rows), color=session.color, styles=STATUSES)
-    if not rows:
-        session.say("no job named a queue yet")
-
-
-def _queue_row(row: dict[str, Any]) -> list[str]:
-    many = [str(row[name]) for name in COUNTED]
-    return [row["queue"], row["status"], *many, time(row["due_since"]), row["reason"] or ""]
+    cells = itemgetter("queue", "status", *COUNTED, "due_since", "reason")
+    session.print_rows(rows, columns, cells, styles=STATUSES)
+    if not (rows or session.json):
+        session.say("no queue has been used yet")
 
 
 COUNTED = ("queued", "running", "failed")
@@ -75,9 +68,9 @@ def _queues(log: Ledger, queries: JobQueries) -> Iterator[dict[str, Any]]:
 
 
 def pause(context: typer.Context, queue: Queue, reason: Reason = None, as_json: AsJson = False) -> None:
-    """Pause a queue: nothing is claimed from it; what runs goes on.
+    """Pause a queue: no job is claimed from it; running jobs continue.
 
-    JSON: queue, status, changed (whether it was by this).
+    JSON: queue, status, changed (whether by this call).
     """
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:
@@ -88,7 +81,7 @@ def pause(context: typer.Context, queue: Queue, reason: Reason = None, as_json: 
 def resume(context: typer.Context, queue: Queue, as_json: AsJson = False) -> None:
     """Resume a queue.
 
-    JSON: queue, status, changed (whether it was by this).
+    JSON: queue, status, changed (whether by this call).
     """
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:
@@ -97,13 +90,11 @@ def resume(context: typer.Context, queue: Queue, as_json: AsJson = False) -> Non
 
 
 def _tell(session: Session, queue: str, status: str, changed: bool) -> None:
-    if session.json:
-        json_line({"queue": queue, "status": status, "changed": changed})
-    else:
-        columns = [Column("queue", keep=True), Column("status")]
-        table(columns, [[queue, status]], color=session.color, styles=STATUSES)
+    row = {"queue": queue, "status": status, "changed": changed}
+    columns = [Column("queue", keep=True), Column("status")]
+    session.print_rows([row], columns, itemgetter("queue", "status"), styles=STATUSES)
     if not changed:
-        session.say(f"it was {status} already")
+        session.say(f"it is {status} already: nothing changed")
 
 
 def limit(
@@ -115,49 +106,47 @@ def limit(
     none: NoLimit = False,
     as_json: AsJson = False,
 ) -> None:
-    """Limit an operation over all workers.
+    """Limit an operation across all workers.
 
-    How many run at once, and how many begin within a span. Both limits are set together; one that is not
-    given is removed.
+    Limits how many run at once, and how many start within a span. Both limits are set together; one that is
+    not given is removed.
 
     \b
     Examples:
       pledger operations limit embed --concurrency 1
       pledger operations limit download --rate 10 --per 1m
 
-    JSON: operation, concurrency, rate, seconds (null: not limited).
+    JSON: operation, concurrency, rate, seconds (null: no limit).
     """
     session = session_of(context, as_json)
     if (concurrency is None and rate is None) != none:
-        raise Misuse("give --concurrency or --rate or both, or --none to take the limits away")
+        raise Misuse("give --concurrency or --rate or both, or --none to remove the limits")
     seconds = seconds_of(per, "--per") or 0.0
     with jobs_of(session) as jobs:
         jobs.limit(operation, concurrency=concurrency, rate=rate, seconds=seconds)
-    _print(session, [(operation, concurrency, rate, seconds)])
+    _print(session, [{"operation": operation, "concurrency": concurrency, "rate": rate, "seconds": seconds}])
 
 
 def list_operations(context: typer.Context, as_json: AsJson = False) -> None:
     """List the operations that have, or had, limits.
 
-    JSON, one object a line: operation, concurrency, rate, seconds (null: not limited).
+    JSON, one object per line: operation, concurrency, rate, seconds (null: no limit).
     """
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:
         limits = jobs.limits()
-    rows = [(name, its.concurrency, its.rate, its.seconds) for name, its in sorted(limits.items())]
-    _print(session, rows)
-    if not rows:
+    _print(session, [
+        {"operation": name, "concurrency": its.concurrency, "rate": its.rate, "seconds": its.seconds}
+        for name, its in sorted(limits.items())
+    ])  # fmt: skip
+    if not limits:
         session.say("no operation has limits; `pledger operations limit` sets some")
 
 
-def _print(session: Session, rows: list[tuple[str, int | None, int | None, float]]) -> None:
-    if session.json:
-        for row in rows:
-            json_line(plain(dict(zip(("operation", "concurrency", "rate", "seconds"), row, strict=True))))
-        return
-    cells = (
-        [name, str(concurrency or ""), "" if rate is None else f"{rate} in {seconds:g} s"]
-        for name, concurrency, rate, seconds in rows
-    )
-    columns = [Column("operation", keep=True), Column("at once", number=True), Column("rate", number=True)]
-    table(columns, cells, color=session.color)
+def _print(session: Session, rows: list[dict[str, Any]]) -> None:
+    session.print_rows(rows, [Column("operation", keep=True), *titled("at once", "rate", number=True)], _row)
+
+
+def _row(row: dict[str, Any]) -> list[Any]:
+    rate = None if row["rate"] is None else f"{row['rate']} in {row['seconds']:g} s"
+    return [row["operation"], row["concurrency"] or None, rate]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import Code, Misuse
-from ..output import Column, flush, is_terminal, iso, json_line, local, most, plain, table
+from ..output import Column, flush, json_line, most, plain, titled
 from ..session import AsJson, Session, session_of
 from .lookup import Modules, Number, imported_machines, names, numbered
 from .picture import amount
@@ -18,20 +19,20 @@ from .picture import amount
 if TYPE_CHECKING:
     from ledger import Ledger
     from ledger.machines import Machine
-    from projections.machines import Illegal, IllegalPair
+    from projections.machines import IllegalPair
 
 LISTED = 100
 """How many moves of a machine are listed by default."""
 
-MaybeName = Annotated[str | None, typer.Argument(metavar="NAME", help="The machine; or give --all.")]
-All = Annotated[bool, typer.Option("--all", help="Every machine that the ledger knows.")]
+MaybeName = Annotated[str | None, typer.Argument(metavar="NAME", help="The machine. Required without --all.")]
+All = Annotated[bool, typer.Option("--all", help="Check every machine in the ledger.")]
 Listed = Annotated[
     int | None,
     typer.Option(
         "--limit",
         metavar="N",
         min=0,
-        help=f"List at most N of a machine, 0 lists all; else {LISTED} on a terminal, all in a pipe.",
+        help=f"List at most N per machine; 0 lists all. Default: {LISTED} on a terminal, otherwise all.",
     ),
 ]
 
@@ -47,12 +48,12 @@ def check(
 ) -> None:
     """Find recorded moves that the definition does not allow.
 
-    There can be such moves after a definition has changed, and after an import. They are listed with the
+    There can be such moves after a change of the definition, and after an import. They are listed with the
     reason: `not allowed`, the definition has no such transition; `not there`, the object was not in the state
-    that the move came from; `not by its own`, the definition that the move names does not allow it either. A
+    that the move names; `not by its own`, the definition that the move names does not allow it either. A
     summary by states follows. Nothing is changed.
 
-    The definition is the last one in the ledger. With --machines or LEDGER_MACHINES it is the one of that
+    Checks the last definition in the ledger; with --machines or LEDGER_MACHINES the definition in that
     module, for instance before it is deployed.
 
     \b
@@ -61,23 +62,23 @@ def check(
       pledger machines check payment --machines my_shop.payments
       pledger machines check --all --limit 0 --json
 
-    Exits 1 if a move is not allowed. JSON, one object a move: machine, stream, key, version, position, at,
+    Exits 1 if a move is not allowed. JSON, one object per move: machine, stream, key, version, position, at,
     from_state, to_state, definition (the number that the move names, 0 for an import), stood, why (a list);
     then for each machine one object with `summary`: machine, definition (null for that of a module), moves,
     pairs (from_state, to_state, why, moves, objects, first_at, last_at).
     """
     session = session_of(context, as_json)
     if (name is None) is not every:
-        raise Misuse("name a machine, or give --all; not both")
+        raise Misuse("give a machine or --all, not both")
     if every and number is not None:
-        raise Misuse("a number is of one machine: name it instead of --all")
+        raise Misuse("--number is the definition of one machine: give its name instead of --all")
     declared = imported_machines(machines) if machines or os.environ.get("LEDGER_MACHINES") else {}
     with session.ledger() as log:
         checked = [name] if name else _defined(session, log, declared)
         listed = most(limit, LISTED) or 0
         wrong = [_checked(session, log, one, declared.get(one), number, listed) for one in checked]
     if not wrong:
-        session.say("the ledger has no machine yet: the first move of an object records its machine")
+        session.say("the ledger has no machine: the first move of an object records its machine")
     if any(wrong):
         flush()
         raise typer.Exit(Code.REFUSED)
@@ -89,7 +90,7 @@ def _defined(session: Session, log: Ledger, declared: Mapping[str, type[Machine]
 
     without = [name for name in undefined(log) if name not in declared]
     for name in without:
-        session.say(f"{name} was adopted and has no definition yet: check it with --machines MODULE")
+        session.say(f"{name} was adopted and has no definition: check it with --machines MODULE")
     return [name for name in names(log) if name not in without]
 
 
@@ -104,37 +105,28 @@ def _checked(
         chosen = numbered(log, name, number)[1].number
     pairs = illegal_pairs(log, declared or name, number)
     with closing(illegal(log, declared or name, number, limit=limit or None)) as moves:
-        if session.json:
-            for one in moves:
-                json_line({"machine": name, **plain(one._asdict())})
-        else:
-            table(COLUMNS, map(_row, moves), color=session.color)
+        session.print_rows(
+            moves, COLUMNS, attrgetter(*CELLS), data=lambda one: {"machine": name, **plain(one)}
+        )
     total = sum(pair.moves for pair in pairs)
     if session.json:
         json_line({"summary": _summary_json(name, chosen, total, pairs)})
     if limit and total > limit:
-        session.say(f"{total - limit} moves more: --limit 0 lists all")
+        session.say(f"{total - limit} more moves: --limit 0 lists all")
     for line in _summary(name, chosen, total, pairs):
         session.say(line)
     return bool(total)
 
 
 COLUMNS = [
-    *(Column("stream", keep=True), Column("ver", number=True), Column("pos", number=True), Column("time")),
-    *(Column("from", keep=True), Column("to", keep=True), Column("by", number=True)),
-    *(Column("stood", keep=True), Column("why", keep=True)),
+    *(Column("stream", keep=True), *titled("ver", "pos", number=True), Column("time")),
+    *(*titled("from", "to", keep=True), Column("by", number=True), *titled("stood", "why", keep=True)),
 ]
-
-
-def _row(one: Illegal) -> list[str]:
-    at = local(one.at) if is_terminal() else iso(one.at)
-    states = [one.from_state or "", one.to_state, str(one.definition), one.stood or ""]
-    return [one.stream, str(one.version), str(one.position), at, *states, ", ".join(one.why)]
+CELLS = ("stream", "version", "position", "at", "from_state", "to_state", "definition", "stood", "why")
 
 
 def _summary_json(name: str, number: int | None, total: int, pairs: Sequence[IllegalPair]) -> dict[str, Any]:
-    counted: list[Any] = [plain(pair._asdict()) for pair in pairs]
-    return {"machine": name, "definition": number, "moves": total, "pairs": counted}
+    return {"machine": name, "definition": number, "moves": total, "pairs": plain(pairs)}
 
 
 def _summary(name: str, number: int | None, total: int, pairs: Sequence[IllegalPair]) -> Iterator[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 import typer
 
-from ..output import Column, is_terminal, iso, json_line, local, plain, table
+from ..output import Column, is_terminal, iso, json_line, local, table, titled
 from ..session import AsJson, session_of
 from .lookup import Name, Number, ShownMachine, shown_machine
 from .picture import Arrow, Node, amount, called, span
@@ -17,11 +17,12 @@ from .picture import Arrow, Node, amount, called, span
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
     """List the machines in the ledger, by name.
 
-    Each with the number of its last definition, its states, objects and moves, and the time of the last move.
-    A machine is in the ledger after the first move of an object; objects that never moved are not counted.
+    Shows the number of the last definition, the states, objects and moves of each machine, and the time of
+    the last move. A machine is in the ledger after the first move of an object; objects that never moved are
+    not counted.
 
-    JSON, one object a line: machine, definition, defined_at, states, initial_state, objects, moves, last_move
-    (null if nothing moved).
+    JSON, one object per line: machine, definition, defined_at, states, initial_state, objects, moves,
+    last_move (null before the first move).
     """
     from projections.machines import machines
     from projections.machines.info import activity
@@ -30,39 +31,27 @@ def list_(context: typer.Context, as_json: AsJson = False) -> None:
     with session.ledger() as log:
         known = machines(log)
         moved = activity(log, [one.name for one in known])
-    rows = [(one, moved[one.name]) for one in known]
-    if session.json:
-        for one, its in rows:
-            start = {"machine": one.name, "definition": one.number, "defined_at": one.since}
-            start |= {"states": len(one.states), "initial_state": one.initial_state}
-            json_line(plain(start | its._asdict()))
-    else:
-        columns = [Column("machine", keep=True), *(Column(title, number=True) for title in NUMBERS)]
-        cells = (
-            [one.name, str(one.number), str(len(one.states)), *map(str, its[:2]), _time(its.last_move)]
-            for one, its in rows
-        )
-        table([*columns, Column("last move")], cells, color=session.color)
+    rows = [
+        {"machine": one.name, "definition": one.number, "defined_at": one.since, "states": len(one.states),
+         "initial_state": one.initial_state, **moved[one.name]._asdict()}
+        for one in known
+    ]  # fmt: skip
+    columns = [Column("machine", keep=True), *titled(*NUMBERS, number=True), Column("last move")]
+    session.print_rows(rows, columns, itemgetter("machine", *NUMBERS, "last_move"))
     if not rows:
-        session.say("the ledger has no machine yet: the first move of an object records its machine")
+        session.say("the ledger has no machine: the first move of an object records its machine")
 
 
 NUMBERS = ("definition", "states", "objects", "moves")
 
 
-def _time(at: datetime | None) -> str:
-    if at is None:
-        return ""
-    return local(at) if is_terminal() else iso(at)
-
-
 def show(context: typer.Context, name: Name, number: Number = None, as_json: AsJson = False) -> None:
     """Show a machine's transitions, with the number of objects in each state.
 
-    One line a transition: the state, its kind (initial, terminal, or not declared: of an earlier definition,
-    and objects are still in it), its objects, the next state, the time after which the transition is due by
-    itself, the model of its metadata, and the names of its guards and callbacks. Below: what the definition
-    changed.
+    One line per transition: the state, its kind (initial, terminal, or not declared: only an earlier
+    definition has it, and objects are still in it), its objects, the next state, the timeout of the
+    transition, the model of its metadata, and the names of its guards and callbacks. Below: what the
+    definition changed.
 
     JSON, one object: machine, definition, latest (number of the last definition), defined_at, actor, changed
     (lines: what this definition changed), initial_state, objects, states (state, initial, terminal, declared,
@@ -85,14 +74,14 @@ def show(context: typer.Context, name: Name, number: Number = None, as_json: AsJ
     if gone := [node for node in found.picture.nodes if not node.declared]:
         many = amount(sum(node.objects or 0 for node in gone), "object")
         session.say(
-            f"{many} in a state that is not declared: to free them, declare it again with a way out, such as "
-            f"From({gone[0].state!r}).To(…), and move them"
+            f"{many} in a state that is not declared: declare it again with a transition out, such as "
+            f"From({gone[0].state!r}).To(…)"
         )
 
 
 COLUMNS = [
     *(Column("state", keep=True), Column("kind"), Column("objects", number=True), Column("to", keep=True)),
-    *(Column("after"), Column("metadata"), Column("calls", keep=True)),
+    *(*titled("after", "metadata"), Column("calls", keep=True)),
 ]
 
 
