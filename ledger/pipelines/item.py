@@ -185,8 +185,10 @@ def _plain(value: Any) -> Any:
             return {str(key): _plain(item) for key, item in value.items()}
         case datetime():
             return value.isoformat()
+        case Claim():
+            return value.milestone
         case tuple():
-            return [claim.milestone for claim in value]
+            return [_plain(item) for item in value]
         case _:
             return value
 

@@ -3,9 +3,9 @@ A pipeline is one value: its levels. Everything else follows from them.
 
 A pipeline creates, as names of the module that declares it, for each level an ident (`ScenesTileId`), a
 frozen view (`ScenesTileStateView`), the open item (`ScenesTileState`) and the facts
-(`ScenesTileCompleted`); also the readiness of levels, the sets that progress counts, the external names, the
-commands `pledger scenes …` and the reports. `service_of(SCENES)` makes the service, and stub.py the types of
-all this for type checkers.
+(`ScenesTileCompleted`); also the readiness of levels, the sets that progress counts, the view `scenes_items`,
+the external names, the commands `pledger scenes …` and the reports. `service_of(SCENES)` makes the service,
+and stub.py the types of all this for type checkers.
 
 A pipeline that cannot work is refused as a whole, with a sentence. It can be declared again.
 """
