@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final, LiteralString
 
 from ledger.domain.known import KNOWN
@@ -38,23 +38,13 @@ def load() -> None:
 
 def _make(pipeline: Pipeline) -> None:
     """Declare the view of a pipeline, which also registers it."""
-    levels = {kind.CATEGORY: kind for kind in pipeline}
-    below = [*levels][1:]
-    fields = [field for kind in pipeline for field in dataclasses.fields(kind.STATE)]
-    words = {
-        "{items}": f"{{{pipeline.name}_items}}",
-        "{pipeline}": pipeline.name,
-        "{parents}": _object(dict(zip(below, levels, strict=False))),
-        "{children}": _object({category: children_name(kind.STATE) for category, kind in levels.items()}),
-        "{times}": _names(field.name for field in fields if "datetime" in str(field.type)),
-        "{hidden}": _names({*HIDDEN, "under_way"}),
-    }
+    words = _words(pipeline)
 
     def text(part: str) -> LiteralString:
         filled = _SQL[part]
         for word, value in words.items():
             filled = filled.replace(word, value)
-        return filled  # names that a pipeline checked
+        return filled
 
     body = {
         "__doc__": Items.__doc__,
@@ -72,7 +62,21 @@ def _make(pipeline: Pipeline) -> None:
     type(f"{pipeline.prefix}Items", (Items,), body)
 
 
-def _object(values: dict[str, str | None] | dict[str, str]) -> str:
+def _words(pipeline: Pipeline) -> dict[str, str]:
+    """What the words of items.sql stand for; names were checked when the pipeline was declared."""
+    levels = {kind.CATEGORY: kind for kind in pipeline}
+    fields = [field for kind in pipeline for field in dataclasses.fields(kind.STATE)]
+    return {
+        "{items}": f"{{{pipeline.name}_items}}",
+        "{pipeline}": pipeline.name,
+        "{parents}": _object(dict(zip([*levels][1:], levels, strict=False))),
+        "{children}": _object({category: children_name(kind.STATE) for category, kind in levels.items()}),
+        "{times}": _names(field.name for field in fields if "datetime" in str(field.type)),
+        "{hidden}": _names({*HIDDEN, "under_way"}),
+    }
+
+
+def _object(values: Mapping[str, str | None]) -> str:
     """A JSON object as SQL, in a statement where a brace is doubled."""
     return "'" + json.dumps(values).replace("{", "{{").replace("}", "}}") + "'::jsonb"
 
