@@ -32,8 +32,7 @@ from ledger import (
 from ledger.domain.barrier import Barrier, Outcome
 from ledger.pipelines import LSM, OCT, Pipeline
 from ledger.pipelines.facts import Created, Deleted, Facts, Planned
-from ledger.pipelines.item import Item, evolve
-from ledger.pipelines.open_item import OpenItem
+from ledger.pipelines.item import Item, OpenItem, evolve
 from ledger.pipelines.readiness import Gate
 
 from .reactor import Answer, Reactor

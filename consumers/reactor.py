@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Self
+from typing import Final
 
 import psycopg
 
@@ -40,7 +40,6 @@ from ledger import (
     acting,
 )
 from ledger.errors import (
-    BadInput,
     CommandReused,
     DamagedLedger,
     GuardFailed,
@@ -52,6 +51,7 @@ from ledger.errors import (
 )
 from ledger.log.readers import ParkedStreams, Positions
 from ledger.roles import require_roles
+from projections.engine.background import Background
 from projections.engine.follower import Follower
 
 
@@ -169,7 +169,7 @@ class _Stopped(Exception):
     """The reactor was stopped before it had read all of the log again."""
 
 
-class Reactor:
+class Reactor(Background):
     """Follows a ledger and records what `react` answers to each event, in order.
 
     topics: only these events are passed to `react`. after: where a reactor that never ran begins; by default
@@ -201,7 +201,8 @@ class Reactor:
         if not _NAME.match(name):
             wrong = "must be lower-case letters, digits, '_', '.', '-', a letter first, at most 100"
             raise BadName("name of a reactor", name, wrong)
-        self.ledger, self.name, self.react = ledger, name, react
+        super().__init__()
+        self.ledger, self.name, self.react, self.title = ledger, name, react, f"reactor {name}"
         self._follower = partial(
             Follower, ledger, topics=topics, batch=batch, longest_pause=longest_pause, gather=gather
         )
@@ -210,10 +211,6 @@ class Reactor:
         self._last: Recorded | Cursor | None = None
         self._kept, self._kept_at = -1, 0.0
         self._busy = threading.Lock()
-        self._moved = threading.Condition()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
 
     @property
     def position(self) -> int:
@@ -245,47 +242,15 @@ class Reactor:
             self._handle(follower, [], None)
         return handled
 
-    def __enter__(self) -> Self:
-        if self._thread is not None:
-            raise self._runs_already()
-        self._stop.clear()
-        self._failure = None
-        self._thread = threading.Thread(target=self._in_thread, name=f"reactor {self.name}", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._stop.set()
-        assert self._thread is not None
-        self._thread.join()
-        self._thread = None
-        if self._failure is not None:
-            if error is None:
-                raise self._failure
-            if error is not self._failure:  # it is, where `wait_for` raised it
-                error.add_note(f"The reactor had failed too: {self._failure}")
-
     def wait_for(self, position: int, seconds: float = 30.0) -> bool:
         """Whether all events up to a position are handled within the time. Raises the failure, if any."""
-        with self._moved:
-            self._moved.wait_for(lambda: self.position >= position or self._failure is not None, seconds)
-        if self._failure is not None:
-            raise self._failure
-        return self.position >= position
-
-    def _in_thread(self) -> None:
-        try:
-            self.run(self._stop)
-        except BaseException as error:
-            with self._moved:
-                self._failure = error
-                self._moved.notify_all()
+        return self.wait_until(lambda: self.position >= position, seconds)
 
     @contextmanager
     def _running(self) -> Iterator[Follower]:
         """One run at a time, from the reactor's position; the new position is stored at the end."""
         if not self._busy.acquire(blocking=False):
-            raise self._runs_already()
+            raise self.runs_already()
         try:
             yield self._started()
             self._keep(0)
@@ -294,9 +259,6 @@ class Reactor:
             raise
         finally:
             self._busy.release()
-
-    def _runs_already(self) -> BadInput:
-        return BadInput(f"reactor {self.name} runs already; make another object for a second one")
 
     def _started(self) -> Follower:
         """A follower from the reactor's position. Raises NoPermission if the login lacks a role."""
@@ -385,9 +347,9 @@ class Reactor:
         return True
 
     def _done(self, last: Recorded | Cursor) -> None:
-        with self._moved:
+        with self.moved:
             self._last = last
-            self._moved.notify_all()
+            self.moved.notify_all()
 
     def _stands(self, last: Recorded | Cursor) -> Cursor:
         """The cursor after the last event; computed on demand, because it contains a digest."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from .errors import Code
-from .output import Column, fields, flush, is_terminal, iso, json_line, table
+from .output import Column, flush, is_terminal, iso, json_line, table
 from .session import AsJson, Session, session_of
 
 if TYPE_CHECKING:
@@ -49,11 +49,7 @@ def init(context: typer.Context, as_json: AsJson = False) -> None:
         "schema_number_before": made.before,
         "created_at": iso(who.created_at),
     }
-    if session.json:
-        json_line(shown)
-    else:
-        pairs = [(name, str(value)) for name, value in shown.items() if value is not None]
-        fields(pairs, color=session.color)
+    session.print_fields(shown)
 
 
 def doctor(context: typer.Context, as_json: AsJson = False) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .errors import Misuse
-from .output import fields, iso, json_line
+from .output import iso
 from .session import AsJson, session_of
 
 if TYPE_CHECKING:
@@ -77,10 +77,7 @@ def append(
         "recorded_at": iso(done.recorded_at),
         "repeated": done.repeated,
     }
-    if session.json:
-        json_line(shown)
-    else:
-        fields([(name, str(value)) for name, value in shown.items()], color=session.color)
+    session.print_fields(shown)
     if done.repeated:
         session.say(f"the command {command} had recorded this before")
 

@@ -8,7 +8,7 @@ import typer
 
 from .errors import NotThere
 from .moments import At, Position, moment_of
-from .output import Column, fields, iso, json_line, local, table
+from .output import Column, json_line, local, plain
 from .session import AsJson, Session, session_of
 from .stderr import Progress, show_progress
 from .views import views_for
@@ -76,13 +76,9 @@ def list_(context: typer.Context, as_json: AsJson = False) -> None:
 
     with session.ledger() as log:
         found = pasts(log)
-    if session.json:
-        for past in found:
-            json_line(_as_json(past))
-        return
     columns = [Column("schema"), Column("position", number=True), Column("time"), Column("made at"),
                Column("events", number=True), Column("views", keep=True)]  # fmt: skip
-    table(columns, [_row(past) for past in found], color=session.color)
+    session.print_rows(found, columns, _row, data=_as_json)
 
 
 def drop(context: typer.Context, position: Where, as_json: AsJson = False) -> None:
@@ -113,10 +109,13 @@ def _told(shown: Progress) -> Any:
 
 
 def _show(past: Past, session: Session) -> None:
+    time = None if past.time is None else local(past.time)
+    shown = {name: getattr(past, name) for name in ("schema", "position", "events", "streams", "views")}
+    session.print_fields(
+        _as_json(past), {"schema": past.schema, "position": past.position, "time": time} | shown
+    )
     if session.json:
-        json_line(_as_json(past))
         return
-    fields(_fields(past), color=session.color)
     if past.beyond:
         session.say("that lies beyond the log, so this is its present end")
     if past.parked or past.unfolded:
@@ -127,26 +126,12 @@ def _show(past: Past, session: Session) -> None:
     session.say(f"look into it: SET search_path TO {past.schema}")
 
 
-def _fields(past: Past) -> list[tuple[str, str]]:
-    shown = [("schema", past.schema), ("position", str(past.position))]
-    if past.time is not None:
-        shown.append(("time", local(past.time)))
-    return [
-        *shown,
-        ("events", str(past.events)),
-        ("streams", str(past.streams)),
-        ("views", ", ".join(past.views)),
-    ]
-
-
-def _row(past: Past) -> tuple[str, ...]:
+def _row(past: Past) -> tuple[Any, ...]:
     if past.made_at is None:
-        return past.schema, str(past.position), "", "", "", "not finished: make it again, or drop it"
-    time = "" if past.time is None else local(past.time)
-    return past.schema, str(past.position), time, local(past.made_at), str(past.events), ", ".join(past.views)
+        return past.schema, past.position, "", "", "", "not finished: make it again, or drop it"
+    time = past.time and local(past.time)
+    return past.schema, past.position, time, local(past.made_at), past.events, past.views
 
 
 def _as_json(past: Past) -> dict[str, Any]:
-    known = {name: getattr(past, name) for name in past.__dataclass_fields__}
-    times = {name: None if known[name] is None else iso(known[name]) for name in ("time", "made_at")}
-    return {**known, **times, "views": list(past.views)}
+    return dict(plain(past))

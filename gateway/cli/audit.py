@@ -10,13 +10,11 @@ import typer
 from .errors import NotThere
 from .machines.lookup import know_machine
 from .moments import At, Position, as_of_json, moment_of, of_stream, told
-from .output import Column, is_terminal, iso, json_line, local, table
+from .output import Column, is_terminal, iso, json_line, table, titled
 from .session import AsJson, Session, session_of
 from .streams import Name
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from ledger import Recorded
     from projections.audit import Blame, Change, Differences, Why
     from projections.audit.chain import Node
@@ -149,13 +147,7 @@ def _print_blame(session: Session, found: Blame) -> None:
     table(columns, rows, color=session.color)
 
 
-BY = [
-    Column("ver", number=True),
-    Column("pos", number=True),
-    Column("topic"),
-    Column("actor"),
-    Column("time"),
-]
+BY = [*titled("ver", "pos", number=True), *titled("topic", "actor", "time")]
 """Columns of the event that made a change."""
 
 
@@ -166,13 +158,10 @@ def _by(event: Recorded | None) -> dict[str, Any]:
     return known | {"actor": None if event is None else event.meta.actor, "recorded_at": at}
 
 
-def _by_row(event: Recorded | None) -> list[str]:
+def _by_row(event: Recorded | None) -> list[Any]:
     if event is None:
-        return [""] * len(BY)
-    return [
-        *(str(event.version), str(event.position), event.topic),
-        *(event.meta.actor or "", _time(event.recorded_at)),
-    ]
+        return [None] * len(BY)
+    return [event.version, event.position, event.topic, event.meta.actor, event.recorded_at]
 
 
 def _value(value: Any) -> str:
@@ -180,10 +169,6 @@ def _value(value: Any) -> str:
     from projections.audit.differences import ABSENT
 
     return "" if value is ABSENT else json.dumps(value, ensure_ascii=False)
-
-
-def _time(at: datetime) -> str:
-    return local(at) if is_terminal() else iso(at)
 
 
 def _advise(session: Session, known: bool) -> None:
@@ -256,17 +241,17 @@ def _node(node: Node, asked: Recorded) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _node_cells(node: Node, asked: Recorded) -> list[str]:
+def _node_cells(node: Node, asked: Recorded) -> list[Any]:
     """Depth, position, time, stream, version, topic, actor, the mark and the note."""
     event = node.event
-    place = [str(event.position), iso(event.recorded_at), event.stream, str(event.version), event.topic]
+    place = [event.position, event.recorded_at, event.stream, event.version, event.topic]
     mark = "*" if event.position == asked.position else ""
-    return [str(node.depth), *place, event.meta.actor or "", mark, node.note]
+    return [node.depth, *place, event.meta.actor, mark, node.note]
 
 
-def _node_row(node: Node, asked: Recorded) -> list[str]:
+def _node_row(node: Node, asked: Recorded) -> list[Any]:
     event = node.event
     branch = "  " * (node.depth - 1) + "└ " if node.depth else ""
     mark = "* " if event.position == asked.position else ""
     text = f"{branch}{mark}{event.topic}  {event.stream}@{event.version}"
-    return [str(event.position), local(event.recorded_at), text, event.meta.actor or "", node.note]
+    return [event.position, event.recorded_at, text, event.meta.actor, node.note]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from .errors import Misuse, ReaderGone, Unwritable
-from .output import fields, json_line
 from .session import AsJson, Session, session_of
 from .stderr import show_progress
 
@@ -128,15 +127,8 @@ def _reader_minded(file: str) -> Iterator[None]:
 
 def report(session: Session, done: dict[str, Any]) -> None:
     """Print what was done: a JSON object, or a line for each part with a result."""
-    if session.json:
-        json_line(done)
-    else:
-        said = {
-            name: value
-            for name, value in done.items()
-            if value is not None and value is not False and not isinstance(value, tuple)
-        }
-        fields([(name, str(value)) for name, value in said.items()], color=session.color)
+    hidden = (name for name, value in done.items() if value is False or isinstance(value, tuple))
+    session.print_fields(done, done | dict.fromkeys(hidden))
 
 
 def estimate(events: int, done: int, whole: int | None) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .errors import ReaderGone, Unwritable
 
@@ -56,6 +56,8 @@ def plain(value: Any) -> Any:
             return iso(value)
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
+        case tuple() if hasattr(value, "_asdict"):
+            return plain(value._asdict())
         case list() | tuple():
             return [plain(item) for item in value]
         case set() | frozenset():
@@ -76,6 +78,28 @@ def iso(at: datetime) -> str:
 def local(at: datetime) -> str:
     """A time for a person at a terminal: in the local zone, with its offset."""
     return at.astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+def time(at: datetime | None) -> str:
+    """A time in the local zone at a terminal, else in UTC; empty if there is none."""
+    if at is None:
+        return ""
+    return local(at) if is_terminal() else iso(at)
+
+
+def cell(value: Any) -> str | Text:
+    """A value in a table: a text or a drawing as it is, a time as `time`, a list with commas, None empty."""
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return time(value)
+        case list() | tuple():
+            return ", ".join(map(str, value))
+        case _ if hasattr(value, "cell_len"):  # rich's Text
+            return cast("Text", value)
+        case _:
+            return str(value)
 
 
 def event_json(event: Recorded) -> str:
@@ -139,6 +163,11 @@ class Column:
     keep: bool = False
     rest: bool = False
     style: str = ""
+
+
+def titled(*titles: str, number: bool = False, keep: bool = False) -> list[Column]:
+    """Columns of one kind."""
+    return [Column(title, number=number, keep=keep) for title in titles]
 
 
 def write(text: str) -> None:
@@ -205,23 +234,26 @@ def json_line(value: Any, *, indent: int | None = None) -> None:
 
 def table(
     columns: Sequence[Column],
-    rows: Iterable[Sequence[str | Text]],
+    rows: Iterable[Sequence[Any]],
     *,
     color: bool,
     styles: Mapping[str, str] | None = None,
 ) -> None:
     """Print a table on a terminal; elsewhere a line a row, whole values separated by tabs, without titles.
 
+    rows: the values of each row, printed as `cell` has them.
+
     styles: rich's styles for whole values, such as statuses.
     """
     if not is_terminal():
         for row in rows:
-            write("\t".join(clean(str(value)) for value in row) + "\n")
+            write("\t".join(clean(str(cell(value))) for value in row) + "\n")
         return
     from rich.text import Text
 
     known = styles or {}
-    texts = [[Text(clean(v), known.get(v, "")) if isinstance(v, str) else v for v in row] for row in rows]
+    cells = (map(cell, row) for row in rows)
+    texts = [[Text(clean(v), known.get(v, "")) if isinstance(v, str) else v for v in row] for row in cells]
     widths = _widths(columns, texts, terminal(color=color).width)
     if widths is not None:
         render(_grid(columns, texts, widths), color=color)
@@ -270,7 +302,7 @@ def _grid(columns: Sequence[Column], rows: Sequence[Sequence[Text]], widths: Seq
     return grid
 
 
-def fields(pairs: Iterable[tuple[str, str]], *, color: bool) -> None:
+def fields(pairs: Iterable[tuple[str, Any]], *, color: bool) -> None:
     """Print names and values, one pair a line."""
     table([Column("", style="bold"), Column("", keep=True)], pairs, color=color)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from .errors import Code, Misuse, NotThere
-from .output import Column, clean, fields, flush, is_terminal, iso, json_line, local, plain, table, write
+from .output import Column, clean, flush, is_terminal, json_line, titled, write
 from .session import AsJson, Session, imported, session_of
 from .stderr import log_to_stderr
 
@@ -50,19 +51,9 @@ def list_(context: typer.Context, as_json: AsJson = False) -> None:
 
     with session.ledger() as log:
         found = ParkedStreams(log).readers()
-    if session.json:
-        for one in found:
-            json_line(plain(one))
-        return
-    columns = [Column("reactor", keep=True), Column("position", number=True), Column("last", number=True),
-               Column("since"), Column("parked", number=True)]  # fmt: skip
-    at = local if is_terminal() else iso
-    rows = [
-        [one.reactor, str(one.position), str(one.last), at(one.updated_at) if one.updated_at else "",
-         str(one.parked)]
-        for one in found
-    ]  # fmt: skip
-    table(columns, rows, color=session.color)
+    columns = [Column("reactor", keep=True), *titled("position", "last", number=True), Column("since"),
+               Column("parked", number=True)]  # fmt: skip
+    session.print_rows(found, columns, attrgetter("reactor", "position", "last", "updated_at", "parked"))
 
 
 def parked(context: typer.Context, reactor: OneName = None, as_json: AsJson = False) -> None:
@@ -77,15 +68,12 @@ def parked(context: typer.Context, reactor: OneName = None, as_json: AsJson = Fa
     session = session_of(context, as_json)
     with session.ledger() as log:
         found = _parked(log, reactor)
-    if session.json:
-        for one in found:
-            json_line(plain(one))
-        return
     columns = [Column("reactor"), Column("stream", keep=True), Column("position", number=True),
                Column("topic", keep=True), Column("tries", number=True), Column("last"),
                Column("error", keep=True)]  # fmt: skip
-    table(columns, map(_row, found), color=session.color)
-    if not found:
+    cells = attrgetter("reactor", "stream", "position", "topic", "tries", "parked_at", "error")
+    session.print_rows(found, columns, cells)
+    if not (found or session.json):
         session.say("nothing is parked")
 
 
@@ -141,11 +129,6 @@ def _parked(log: Ledger, reactor: str | None) -> list[ParkedByReader]:
             there = f"; there are {', '.join(known)}" if known else ""
             raise NotThere(f"no reactor {reactor} ever ran on this ledger{there}", reactor=reactor)
     return found
-
-
-def _row(one: ParkedByReader) -> list[str]:
-    at = local(one.parked_at) if is_terminal() else iso(one.parked_at)
-    return [one.reactor, one.stream, str(one.position), one.topic or "", str(one.tries), at, one.error]
 
 
 READINESS: Final = "consumers.pipelines:readiness"
@@ -261,11 +244,7 @@ def _counted(counted: CountedReaction) -> str:
 def _report(reactor: Reactor, counted: CountedReaction, session: Session) -> None:
     counts = {"seen": counted.seen, "facts": counted.facts, "position": reactor.position}
     counts["parked"] = len(reactor.parked)
-    if session.json:
-        json_line({"reactor": reactor.name, **counts})
-    else:
-        pairs = [("reactor", reactor.name), *((name, str(count)) for name, count in counts.items())]
-        fields(pairs, color=session.color)
+    session.print_fields({"reactor": reactor.name, **counts})
 
 
 # Which reactor

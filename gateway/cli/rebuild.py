@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from .errors import Misuse
-from .output import Column, flush, json_line, plain, table
+from .output import Column, flush, titled
 from .session import AsJson, Session, session_of
 from .stderr import Progress, show_progress
 from .views import views_for
@@ -151,43 +152,28 @@ def _partly(log: Ledger, views: Sequence[View], stream: str, category: str, sess
         for view in views:
             live = copies.followed(view)
             many = refold(copies, view, live.number, prefix=stream, category=category)
-            if session.json:
-                json_line({"view": view.name, "copy": live.number, "streams": many})
-            else:
-                table(
-                    [Column("view"), Column("streams", number=True)],
-                    [(view.name, str(many))],
-                    color=session.color,
-                )
+            row = {"view": view.name, "copy": live.number, "streams": many}
+            columns = [Column("view"), Column("streams", number=True)]
+            session.print_rows([row], columns, itemgetter("view", "streams"))
 
 
 def _show(made: Sequence[Rebuilt], session: Session) -> None:
-    if session.json:
-        for one in made:
-            json_line(_as_json(one))
-        _warn(made, session)
-        return
-    columns = [Column("view"), Column("copy", number=True), Column("events", number=True),
-               Column("events/s", number=True), Column("differences", number=True),
-               Column("parked", number=True),
-               Column("now", keep=True)]  # fmt: skip
-    rows = [
-        (one.view, str(one.copy), str(one.events), f"{one.events / max(one.seconds, 1e-9):.0f}",
-         str(sum(d.rows for d in one.differences)), str(one.parked), _now(one))
-        for one in made
-    ]  # fmt: skip
-    table(columns, rows, color=session.color)
-    for line in (line for one in made for line in _told(one)):
-        session.say(line)
-    _warn(made, session)
-
-
-def _warn(made: Sequence[Rebuilt], session: Session) -> None:
     from projections.engine.topics import warning
 
+    numbers = titled("copy", "events", "events/s", "differences", "parked", number=True)
+    session.print_rows(made, [Column("view"), *numbers, Column("now", keep=True)], _row)
+    if not session.json:
+        for line in (line for one in made for line in _told(one)):
+            session.say(line)
     for one in made:
         if one.strange:
             session.say(warning(one.view, one.strange))
+
+
+def _row(one: Rebuilt) -> list[Any]:
+    differ = sum(difference.rows for difference in one.differences)
+    rate = f"{one.events / max(one.seconds, 1e-9):.0f}"
+    return [one.view, one.copy, one.events, rate, differ, one.parked, _now(one)]
 
 
 def _now(one: Rebuilt) -> str:
@@ -209,15 +195,6 @@ def _told(one: Rebuilt) -> Iterator[str]:
                 yield f"{difference.table}, {kind}: {row}"
             if many > len(rows):
                 yield f"{difference.table}, {kind}: {many - len(rows)} more"
-
-
-def _as_json(one: Rebuilt) -> dict[str, Any]:
-    shown = {name: getattr(one, name) for name in one.__dataclass_fields__ if name != "differences"}
-    shown["differences"] = [
-        {name: getattr(difference, name) for name in difference.__dataclass_fields__}
-        for difference in one.differences
-    ]
-    return dict(plain(shown))
 
 
 KEPT: Final = ("heads", "commands")
@@ -254,12 +231,9 @@ def _rebuilt_kept(
 
 def _show_kept(name: str, summary: Summary, seconds: float, session: Session) -> None:
     changed = dict(sorted(summary.changed.items()))
-    if session.json:
-        told = {"events": summary.events, "streams": summary.streams, "seconds": seconds, "changed": changed}
-        json_line({"view": name, **told})
-        return
+    told = {"view": name, "events": summary.events, "streams": summary.streams, "seconds": seconds,
+            "changed": changed}  # fmt: skip
     rows = ", ".join(f"{many} {what}" for what, many in changed.items()) or "nothing changed"
-    columns = [Column("kept"), Column("events", number=True), Column("events/s", number=True),
-               Column("rows", keep=True)]  # fmt: skip
-    row = (name, str(summary.events), f"{summary.events / max(seconds, 1e-9):.0f}", rows)
-    table(columns, [row], color=session.color)
+    row = (name, summary.events, f"{summary.events / max(seconds, 1e-9):.0f}", rows)
+    columns = [Column("kept"), *titled("events", "events/s", number=True), Column("rows", keep=True)]
+    session.print_rows([told], columns, lambda _: row)

@@ -5,23 +5,24 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from .errors import Misuse
-from .output import clean
+from .output import Column, clean, fields, json_line, plain, table
 
 if TYPE_CHECKING:
     from ledger import Ledger
     from ledger.pipelines import Pipeline
 
+T = TypeVar("T")
 DOMAINS = ("ledger.jobs", "ledger.machines", "ledger.pipelines")
 """Modules that declare the streams that `show` can fold; `--domain` and LEDGER_DOMAINS name further ones."""
 
@@ -51,6 +52,33 @@ class Session:
         """Print progress or advice on stderr, unless `--quiet` is given."""
         if not self.quiet:
             print(clean(message), file=sys.stderr)
+
+    def print_rows(
+        self,
+        rows: Iterable[T],
+        columns: Sequence[Column],
+        cells: Callable[[T], Sequence[Any]],
+        *,
+        data: Callable[[T], Any] = plain,
+        styles: Mapping[str, str] | None = None,
+    ) -> None:
+        """Print a list: with `--json` an object a row, its `data`; else a table of its `cells`."""
+        if self.json:
+            for row in rows:
+                json_line(data(row))
+        else:
+            table(columns, map(cells, rows), color=self.color, styles=styles)
+
+    def print_fields(self, data: Any, shown: Mapping[str, Any] | None = None) -> None:
+        """Print one result: with `--json` an object, else a line for each value of `shown` that is not None.
+
+        shown: by default `data`, which is a mapping then.
+        """
+        if self.json:
+            json_line(plain(data))
+        else:
+            pairs = (data if shown is None else shown).items()
+            fields([(name, value) for name, value in pairs if value is not None], color=self.color)
 
     @contextmanager
     def ledger(self, program: str = "") -> Iterator[Ledger]:

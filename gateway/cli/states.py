@@ -9,12 +9,10 @@ import typer
 
 from .errors import Misuse
 from .moments import At, Position, as_of_json, moment_of, told
-from .output import Column, is_terminal, iso, json_line, local, plain, table
+from .output import Column, is_terminal, plain, titled
 from .session import AsJson, Session, session_of
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from ledger import Ledger
     from projections.audit import AsOf, Question
 
@@ -72,8 +70,8 @@ def states(
             _print(session, found, titles, counted)
             return
         found, rows = found_in(log, question, status=status, limit=limit)
-    titles = [Column("stream", keep=True), Column("status"), Column("since")]
-    _print(session, found, [*titles, Column("ver", number=True), Column("pos", number=True)], rows)
+    titles = [Column("stream", keep=True), *titled("status", "since"), *titled("ver", "pos", number=True)]
+    _print(session, found, titles, rows)
 
 
 def dwell(
@@ -102,9 +100,10 @@ def dwell(
         raise Misuse("a STREAM goes without `--category` and `--each`")
     question = _question(session, at, position, axis, category=category, stream=stream)
     with session.ledger() as log:
-        _print_stays(session, log, question) if stream is not None else _print_dwell(
-            session, log, question, each
-        )
+        if stream is not None:
+            _print_stays(session, log, question)
+        else:
+            _print_dwell(session, log, question, each)
 
 
 def _question(
@@ -133,9 +132,8 @@ def _print_stays(session: Session, log: Ledger, question: Question) -> None:
     assert question.stream is not None
     log.read(question.stream, limit=1)  # raises for a stream without events
     found, rows = stays(log, question)
-    titles = [Column("stream", keep=True), Column("status"), Column("since"), Column("until")]
-    titles += [Column("ver", number=True), Column("pos", number=True), Column("time", number=True)]
-    _print(session, found, titles, rows)
+    titles = [Column("stream", keep=True), *titled("status", "since", "until")]
+    _print(session, found, [*titles, *titled("ver", "pos", "time", number=True)], rows)
 
 
 def _print_dwell(session: Session, log: Ledger, question: Question, each: bool) -> None:
@@ -143,37 +141,25 @@ def _print_dwell(session: Session, log: Ledger, question: Question, each: bool) 
 
     found, rows = dwell(log, question, each=each)
     titles = [Column("stream" if each else "category", keep=True), Column("status")]
-    numbers = ("stays", "open", "median", "p95", "longest", "total")
-    _print(session, found, [*titles, *(Column(name, number=True) for name in numbers)], rows)
+    numbers = titled("stays", "open", "median", "p95", "longest", "total", number=True)
+    _print(session, found, [*titles, *numbers], rows)
 
 
 def _print(session: Session, found: AsOf, titles: Sequence[Column], rows: Sequence[Any]) -> None:
     """Print rows that are named tuples, and the moment that they are of."""
-    if session.json:
-        then = as_of_json(found)
-        for row in rows:
-            json_line({**plain(row._asdict()), "as_of": then})
-    else:
-        table(titles, ([_cell(value) for value in row] for row in rows), color=session.color)
+    then = as_of_json(found)
+    session.print_rows(
+        rows, titles, lambda row: [*map(_cell, row)], data=lambda row: {**plain(row), "as_of": then}
+    )
     session.say(told(found))
     if not rows:
         session.say("no stream was in a status; what topics lead to is declared, or known by --domain")
 
 
-def _cell(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case float():
-            return span(value) if is_terminal() else f"{value:.6f}"
-        case str() | int():
-            return str(value)
-        case _:
-            return _time(value)
-
-
-def _time(at: datetime) -> str:
-    return local(at) if is_terminal() else iso(at)
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return span(value) if is_terminal() else f"{value:.6f}"
+    return value
 
 
 def span(seconds: float) -> str:

@@ -36,7 +36,7 @@ def status(context: typer.Context, as_json: AsJson = False) -> None:
     if session.json:
         json_line(asdict(seen))
     else:
-        fields(list(_told(seen)), color=session.color)
+        fields(_told(seen), color=session.color)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -20,12 +21,11 @@ from .output import (
     event_json,
     fields,
     is_terminal,
-    iso,
-    json_line,
-    local,
     most,
     plain,
     table,
+    time,
+    titled,
     unacting,
     write,
 )
@@ -70,11 +70,8 @@ def streams(
                Column("position", number=True), Column("last event")]  # fmt: skip
     with session.ledger() as log:
         page = Page(_listed(log, prefix, after), most(limit, 100))
-        if session.json:
-            for info in page:
-                json_line(plain(info))
-        else:
-            table(columns, map(_row, page), color=session.color)
+        cells = attrgetter("stream", "version", "status", "position", "recorded_at")
+        session.print_rows(page, columns, cells)
     if page.last is None:
         session.say(f"no stream starts with {prefix!r}" if prefix else "nothing is recorded yet")
     elif page.more:
@@ -85,11 +82,6 @@ def _listed(log: Ledger, prefix: str, after: str) -> Iterator[StreamInfo]:
     while page := log.streams(prefix, after=after, limit=PAGE):
         yield from page
         after = page[-1].stream
-
-
-def _row(info: StreamInfo) -> list[str]:
-    at = local(info.recorded_at) if is_terminal() else iso(info.recorded_at)
-    return [info.stream, str(info.version), info.status or "", str(info.position), at]
 
 
 def history(
@@ -125,10 +117,7 @@ def history(
         table(EVENT, map(_event_row, events), color=session.color)
 
 
-EVENT = [
-    *(Column("ver", number=True), Column("pos", number=True), Column("time")),
-    *(Column("topic"), Column("actor"), Column("body", rest=True)),
-]
+EVENT = [*titled("ver", "pos", number=True), *titled("time", "topic", "actor"), Column("body", rest=True)]
 """Columns of an event of one stream."""
 
 
@@ -150,11 +139,9 @@ def _recorded(
             after = events[-1].version
 
 
-def _event_row(event: Recorded) -> list[str]:
-    at, told = iso(event.recorded_at), body(event)
-    if is_terminal():
-        at, told = local(event.recorded_at), brief(event)
-    return [str(event.version), str(event.position), at, event.topic, event.meta.actor or "", told]
+def _event_row(event: Recorded) -> list[Any]:
+    told = brief(event) if is_terminal() else body(event)
+    return [event.version, event.position, event.recorded_at, event.topic, event.meta.actor, told]
 
 
 def show(
@@ -243,10 +230,9 @@ def _print_state(session: Session, snapshot: Snapshot) -> None:
         then = "null" if snapshot.found is None else json.dumps(as_of_json(snapshot.found))
         write(f'{unacting(text)}, "last_event": {event_json(last)}, "as_of": {then}}}\n')
         return
-    at = local(last.recorded_at) if is_terminal() else iso(last.recorded_at)
     who = f" by {last.meta.actor}" if last.meta.actor else ""
     pairs = [("stream", last.stream), ("version", str(last.version)), ("status", snapshot.status or "")]
-    pairs += [("last event", f"{last.topic} at position {last.position}, {at}{who}")]
+    pairs += [("last event", f"{last.topic} at position {last.position}, {time(last.recorded_at)}{who}")]
     pairs += [(name, _told(value)) for name, value in (state or {}).items() if name != "status"]
     fields(pairs, color=session.color)
     if snapshot.opened is None:

@@ -198,21 +198,14 @@ class _Listing:
 
 def _object(difference: Difference) -> dict[str, Any]:
     shown: dict[str, Any] = plain(difference)
-    return {"difference": shown.pop("kind")} | shown | {"fields": [f._asdict() for f in difference.fields]}
+    return {"difference": shown.pop("kind")} | shown
 
 
-def _row(difference: Difference) -> list[str]:
+def _row(difference: Difference) -> list[Any]:
     """The difference, its subject and version, the description, its fields, and whether it was repaired."""
     fields = "; ".join(f"{name}: {kept} -> {events}" for name, kept, events in difference.fields)
-    version = "" if difference.version is None else str(difference.version)
-    return [
-        difference.kind.value,
-        difference.about,
-        version,
-        difference.says,
-        fields,
-        difference.repaired or ("evidence" if difference.evidence else ""),
-    ]
+    repaired = difference.repaired or ("evidence" if difference.evidence else "")
+    return [difference.kind.value, difference.about, difference.version, difference.says, fields, repaired]
 
 
 def _summed(summary: Summary) -> dict[str, Any]:

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
+from operator import attrgetter
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from .errors import Code, Misuse, NotThere
-from .output import Column, clean, is_terminal, iso, json_line, local, plain, table, write
+from .output import Column, clean, is_terminal, json_line, titled, write
 from .session import AsJson, Session, session_of
 from .stderr import log_to_stderr
 
@@ -77,13 +78,8 @@ def views(context: typer.Context, over: Over = 1.0, as_json: AsJson = False) -> 
 
     with session.ledger() as log:
         states = watch(log, seconds=over)
-    if session.json:
-        for state in states:
-            json_line(plain(state))
-        return
-    numbers = ("copy", "position", "lag", "lag s", "events/s", "parked")
-    columns = [Column("view"), *(Column(title, number=True) for title in numbers), Column("state", keep=True)]
-    table(columns, map(_row, states), color=session.color)
+    numbers = titled("copy", "position", "lag", "lag s", "events/s", "parked", number=True)
+    session.print_rows(states, [Column("view"), *numbers, Column("state", keep=True)], _row)
 
 
 @group.command()
@@ -180,39 +176,25 @@ def _run(projector: Projector, session: Session) -> None:
 
 def _report(projector: Projector, session: Session) -> None:
     """Report the position of each view at the end."""
-    names = sorted(view.name for view in projector.views)
+    columns = [Column("view"), *titled("position", "events", number=True), Column("stopped", keep=True)]
     rows = [
-        (name, projector.positions.get(name), projector.applied[name], projector.stopped.get(name))
-        for name in names
-    ]
-    if session.json:
-        for name, position, events, error in rows:
-            stopped = None if error is None else str(error)
-            json_line({"view": name, "position": position, "events": events, "stopped": stopped})
-        return
-    columns = [Column("view"), Column("position", number=True), Column("events", number=True),
-               Column("stopped", keep=True)]  # fmt: skip
-    shown = [
-        (name, _number(at), str(events), "" if why is None else str(why)) for name, at, events, why in rows
-    ]
-    table(columns, shown, color=session.color)
+        {"view": name, "position": projector.positions.get(name), "events": projector.applied[name],
+         "stopped": projector.stopped.get(name)}
+        for name in sorted(view.name for view in projector.views)
+    ]  # fmt: skip
+    session.print_rows(rows, columns, lambda row: [*row.values()])
 
 
 # Printed
 
 
-def _row(state: ViewState) -> list[str]:
+def _row(state: ViewState) -> list[Any]:
     age = "" if state.lag_seconds is None else f"{state.lag_seconds:.1f}"
     rate = "" if state.rate is None else f"{state.rate:.0f}"
     said = state.state.value if state.error is None else f"{state.state.value}: {state.error}"
     if state.building and state.copy is not None:
         said += f", copy {', '.join(map(str, state.building))} is being built"
-    return [state.view, _number(state.copy), _number(state.position), _number(state.lag_events), age, rate,
-            str(state.parked), said]  # fmt: skip
-
-
-def _number(number: int | None) -> str:
-    return "" if number is None else str(number)
+    return [state.view, state.copy, state.position, state.lag_events, age, rate, state.parked, said]
 
 
 Name = Annotated[str, typer.Argument(metavar="VIEW", help="A view; `pledger views` lists them.")]
@@ -298,14 +280,11 @@ def parked(context: typer.Context, view: OneName = None, as_json: AsJson = False
     session = session_of(context, as_json)
     with session.ledger() as log:
         found = _parked(log, session, view)
-    if session.json:
-        for one in found:
-            json_line(plain(one))
-        return
-    columns = [Column("view"), Column("stream", keep=True), Column("position", number=True),
-               Column("tries", number=True), Column("last"), Column("error", keep=True)]  # fmt: skip
-    table(columns, map(_parked_row, found), color=session.color)
-    if not found:
+    columns = [Column("view"), Column("stream", keep=True), *titled("position", "tries", number=True),
+               Column("last"), Column("error", keep=True)]  # fmt: skip
+    cells = attrgetter("view", "stream", "position", "tries", "parked_at", "error")
+    session.print_rows(found, columns, cells)
+    if not (found or session.json):
         session.say("nothing is parked")
 
 
@@ -395,8 +374,3 @@ def _tell_retry(view: str, stream: str, still: ParkedStream | None, session: Ses
         said = f"parked\t{still.position}\t{clean(still.error)}"
         shown = f"{clean(stream)} is parked at position {still.position}: {clean(still.error)}\n"
         write(f"{clean(stream)}\t{said}\n" if not is_terminal() else shown)
-
-
-def _parked_row(one: ParkedStream) -> list[str]:
-    at = local(one.parked_at) if is_terminal() else iso(one.parked_at)
-    return [one.view, one.stream, str(one.position), str(one.tries), at, one.error]

@@ -29,7 +29,6 @@ from .append import (
     Body,
     Exact,
     Expected,
-    Wakeup,
     append_of,
     append_to,
 )
@@ -45,7 +44,7 @@ from .recorded import NOBODY, Meta, Recorded, ambient
 from .scope_locks import AdvisoryLocks
 from .server_errors import ledger_errors
 from .sql import Statement, run
-from .tail import Tail
+from .tail import Tail, Wakeup
 
 if TYPE_CHECKING:
     from ..domain.event import Event

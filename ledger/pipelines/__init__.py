@@ -8,7 +8,7 @@ Project state: the state of every item of a pipeline's projects, as streams of f
     LSM_STATE_SERVICE.read_project("brain_7").all_finished(total_slices=4)
 """
 
-from .declaration import PIPELINES, Every, Flag, Level, Pipeline, Ready, Report, Total
+from .declaration import Every, Flag, Level, Ready, Report, Total
 from .external import (
     ExternalEvent,
     all_external_names,
@@ -37,7 +37,7 @@ from .facts import (
     Touched,
 )
 from .ident import Ident, ident_of, missing_required_fields, parse_run_name
-from .item import MOVES, Claim, Item, evolve
+from .item import MOVES, Claim, Item, OpenItem, evolve
 from .lsm import (
     LSM,
     LSM_STATE_SERVICE,
@@ -59,7 +59,7 @@ from .lsm import (
 )
 from .milestones import milestone
 from .mosaics import first_mosaic_for_slice, logical_mosaic, logical_slice, position_in_slice, slice_of_mosaic
-from .open_item import OpenItem
+from .pipeline import PIPELINES, Pipeline
 from .psoct import (
     OCT,
     OCT_STATE_SERVICE,
@@ -82,7 +82,7 @@ from .psoct import (
     OCTStateService,
 )
 from .readiness import BecameReady, OpenReadiness, Readiness
-from .service import StateService, service_of
+from .service import ProjectStore, StateService, service_of
 from .stages import (
     Entry,
     RunDecision,
@@ -98,7 +98,6 @@ from .stages import (
     milestone_decision,
     should_skip_run,
 )
-from .store import ProjectStore
 
 __all__ = [
     "BecameReady",

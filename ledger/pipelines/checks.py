@@ -16,8 +16,7 @@ from ..domain.known import KNOWN
 from ..domain.names import stream_name
 from ..errors import BadName, shown
 from .facts import Facts, Status, title_of
-from .item import Item, falling
-from .open_item import OpenItem
+from .item import Item, OpenItem, falling
 
 WORDS: Final = {field.name for field in dataclasses.fields(Facts)} - {"flags"}
 """The last words of the topics that every level may have."""

@@ -18,9 +18,9 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from ..domain.names import split_name
 from ..errors import BadInput
 from ..log.recorded import Recorded
-from .declaration import PIPELINES
 from .ident import Ident
-from .open_item import OpenItem
+from .item import OpenItem
+from .pipeline import PIPELINES
 
 RESOURCE_ID: Final = "prefect.resource.id"
 

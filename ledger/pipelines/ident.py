@@ -62,7 +62,7 @@ class Ident:
         return (project_key(parts[0]), *ids)  # type: ignore[arg-type]
 
     @classmethod
-    def of(cls, given: Ident | str, ids: dict[str, int | None]) -> Self:
+    def of(cls, given: Ident | str, ids: Mapping[str, int | None]) -> Self:
         """The ident from arguments: an ident of this level or below it, or a project's name and ids."""
         ids = {name: value for name, value in ids.items() if value is not None}
         if isinstance(given, Ident):

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from .declaration import Every, Flag, Level, Pipeline, Ready, Report, Total
+from .declaration import Every, Flag, Level, Ready, Report, Total
+from .pipeline import Pipeline
 from .service import service_of
 
 LSM: Final = Pipeline(

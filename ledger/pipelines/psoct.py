@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from .declaration import Every, Flag, Level, Pipeline, Ready, Report, Total
+from .declaration import Every, Flag, Level, Ready, Report, Total
 from .mosaics import MOSAICS_PER_SLICE, slice_of_mosaic
+from .pipeline import Pipeline
 from .service import service_of
 
 OCT: Final = Pipeline(

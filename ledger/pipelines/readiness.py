@@ -23,8 +23,7 @@ from ..domain.event import Event
 from ..domain.moves import Moves
 from ..domain.stream import Stream
 from .facts import Status
-from .item import Item
-from .open_item import OpenItem
+from .item import Item, OpenItem
 
 # Facts.
 

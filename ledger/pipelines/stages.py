@@ -30,9 +30,8 @@ from ..domain.names import split_name
 from ..errors import BadInput, ClaimLost, UnknownFlag, WorkStopped, shown
 from .facts import ProcessingState, Status
 from .ident import Ident
-from .open_item import OpenItem
-from .service import StateService
-from .store import ProjectStore
+from .item import OpenItem
+from .service import ProjectStore, StateService
 
 if TYPE_CHECKING:
     from ..log.ledger import Ledger

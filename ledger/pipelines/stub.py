@@ -17,10 +17,10 @@ from inspect import Parameter
 from pathlib import Path
 from types import ModuleType
 
-from .declaration import Level, Method, Pipeline, methods_of
+from .declaration import Level
 from .facts import Facts, FlagSet
-from .item import Item
-from .open_item import OpenItem
+from .item import Item, OpenItem
+from .pipeline import Method, Pipeline, methods_of
 from .service import StateService, service_methods
 
 WIDTH = 110
@@ -33,17 +33,17 @@ from typing import Final, overload
 
 from ledger.log.ledger import Ledger
 from ledger.log.scope_locks import Locks
-from ledger.pipelines.declaration import Pipeline
+from ledger.pipelines.pipeline import Pipeline
 from ledger.pipelines.facts import (
     Completed, Created, Deleted, Entered, Failed, FlagSet, Left, MadePending, Planned, ProjectCreated, Reset,
     Started, Touched,
 )
 from ledger.pipelines.ident import Ident
 from ledger.pipelines.item import Item
-from ledger.pipelines.open_item import OpenItem
+from ledger.pipelines.item import OpenItem
 from ledger.pipelines.readiness import BecameReady, OpenReadiness
 from ledger.pipelines.service import StateService
-from ledger.pipelines.store import ProjectStore
+from ledger.pipelines.service import ProjectStore
 '''
 
 

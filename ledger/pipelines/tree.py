@@ -20,11 +20,10 @@ from ..log import read
 from ..log.append import Append, Exact
 from ..log.ledger import Ledger
 from ..log.read import Row, UnreadableState, fill
-from ..log.scope_locks import AdvisoryLocks, HeldLock, Locks
+from ..log.scope_locks import HeldLock, Locks
 from .facts import LIVE, Created, Status, Touched
 from .ident import Ident
-from .item import Item, children_name
-from .open_item import OpenItem
+from .item import Item, OpenItem, children_name
 
 Key = tuple[str | int, ...]
 Levels = tuple[type[OpenItem[Any]], ...]
@@ -193,13 +192,13 @@ class Tree:
             changed = [item for item in self.items.values() if item.news]
             if len(changed) > 1:
                 changed.sort(key=lambda item: len(item.key))
-            checks = self._parents_of_new(changed)
+            parents = self._parents_of_new(changed)
+            checks = [Append(parent.name, [], Exact(parent.version)) for parent in parents]
             try:
-                appends = [Append(item.name, [], Exact(item.version)) for item in checks]
-                return self.ledger.commit(*changed, checks=appends)
+                return self.ledger.commit(*changed, checks=checks)
             except StreamConflict as conflict:
                 giving = [item for item in changed if _says_little(item)]
-                if attempt == GIVE_WAY - 1 or not self._give_way(conflict.stream, [*giving, *checks]):
+                if attempt == GIVE_WAY - 1 or not self._give_way(conflict.stream, [*giving, *parents]):
                     raise
         return None
 
@@ -243,34 +242,30 @@ def _same_life(ours: Item, theirs: Item) -> bool:
 
 @contextmanager
 def opened(
-    ledger: Ledger, locks: Locks, levels: Levels, ident: Ident, timeout_seconds: float | None
+    ledger: Ledger, locks: Locks | None, levels: Levels, ident: Ident, timeout_seconds: float | None
 ) -> Iterator[Any]:
     """The item, open for change, created if missing; the facts are stored at the end of the block.
 
+    locks: how scopes wait for each other; None: the ledger's own, which read the path in the call that locks.
     Versions are checked, so the lock only avoids conflicts, and losing it alone refuses nothing. But items
     below that the block only read have no version in the append: for them the loss raises LockLost. Without
     locks, nothing guards what was only read.
     """
-    with _locked(ledger, locks, levels, ident, timeout_seconds) as held:
+    path = path_of(levels, ident.key)
+    held: AbstractContextManager[HeldLock]
+    if locks is None:
+        held = ledger.locks.opening(path, _marks(levels[: len(path)]), timeout_seconds=timeout_seconds)
+    else:
+        held = locks.exclusive(path, timeout_seconds=timeout_seconds)
+    with held as lock:
         tree = Tree(ledger, levels, ident)
         try:
-            yield tree.open(getattr(held, "rows", ()))
-            if tree.looked_below and held.lost:
+            yield tree.open(getattr(lock, "rows", ()))
+            if tree.looked_below and lock.lost:
                 raise LockLost(tree.item(tree.target).name)
             tree.commit()
         finally:
             tree.ended = True
-
-
-def _locked(
-    ledger: Ledger, locks: Locks, levels: Levels, ident: Ident, timeout_seconds: float | None
-) -> AbstractContextManager[HeldLock]:
-    """The lock of the scope; where it is the ledger's own, the path is read in the same call."""
-    path = path_of(levels, ident.key)
-    if isinstance(locks, AdvisoryLocks) and locks is ledger.locks:  # another ledger has other streams
-        schemas = [kind.state_schema() for kind in levels[: len(path)]]
-        return locks.opening(path, schemas, timeout_seconds=timeout_seconds)
-    return locks.exclusive(path, timeout_seconds=timeout_seconds)
 
 
 def _show(above: Sequence[Row], target: Item) -> bool:
@@ -304,12 +299,11 @@ def view_of(
     upto: as of this position, which must be safe to read. unread: called for each item below that cannot be
     folded, which is then left out; without it the first of them is raised as UnreadableEvent.
     """
-    depth = len(ident.key)
-    path = [*zip(path_of(levels, ident.key), levels, strict=False)]
-    below = [(stream_name(kind.CATEGORY, *ident.key) + "/", kind) for kind in levels[depth:]]
-    told = unread and partial(_left_out, unread, dict(path))
+    depth, path = len(ident.key), path_of(levels, ident.key)
+    told = unread and partial(_left_out, unread, path)
+    wanted = [*zip((*path, *_below(levels, ident.key)), levels, strict=True)]
     with ledger.reader() as connection:
-        found = read.states(connection, ledger.schema, [*path, *below], upto, told)
+        found = read.states(connection, ledger.schema, wanted, upto, told)
     shown: list[Views] = []
     for kind in levels:
         root = len(kind.CATEGORY) + 1
@@ -321,17 +315,29 @@ def view_of(
     return next(iter(target.values()), None)
 
 
-def _left_out(unread: read.Unread, path: Mapping[str, Any], error: UnreadableEvent) -> None:
+def _left_out(unread: read.Unread, path: Sequence[str], error: UnreadableEvent) -> None:
     """Report an item below that cannot be folded; for one on the path itself, raise the error."""
     if error.stream in path:
         raise error
     unread(error)
 
 
+@lru_cache
+def _marks(levels: Levels) -> tuple[int, ...]:
+    """The marks of the code that folds the states of these levels."""
+    return tuple(kind.state_schema() for kind in levels)
+
+
 @lru_cache(maxsize=20_000, typed=True)
 def path_of(levels: Levels, key: Key) -> tuple[str, ...]:
     """The names of the streams from the project's down to that of the item; cached."""
     return tuple(kind.name_of(*key[:depth]) for depth, kind in enumerate(levels[: len(key)], 1))
+
+
+@lru_cache(maxsize=20_000, typed=True)
+def _below(levels: Levels, key: Key) -> tuple[str, ...]:
+    """The prefixes of the streams of each level below the item with this key; cached."""
+    return tuple(stream_name(kind.CATEGORY, *key) + "/" for kind in levels[len(key) :])
 
 
 def _shown(states: Views, above: Views | None) -> Views:

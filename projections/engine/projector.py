@@ -8,10 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, Self
+from typing import Final
 
 from ledger import (
-    BadInput,
     DefinitionChanged,
     Ledger,
     LedgerError,
@@ -28,6 +27,7 @@ from ledger.roles import require_roles
 from ..shipped import load
 from . import inline
 from .apply import Applier, BadEvent, CopyMoved, NewStatuses, view_errors
+from .background import Background
 from .copies import Copies, projecting
 from .follower import FIRST_PAUSE, LONGEST_PAUSE
 from .refold import learn_statuses
@@ -198,7 +198,7 @@ def views_named(names: Iterable[str] = ()) -> list[View]:
     return [KNOWN.views[name] for name in (wanted or sorted(KNOWN.views))]
 
 
-class Projector:
+class Projector(Background):
     """Keeps views up to date: `with Projector(log): …` in a thread, or `catch_up()` in the foreground.
 
     views: by default all that this process has imported. batch: maximum events at once. again: seconds after
@@ -211,6 +211,8 @@ class Projector:
     that cannot be followed, by name, each with its error (DefinitionChanged, ViewFailed); the others go on.
     """
 
+    title = "projector"
+
     def __init__(
         self,
         ledger: Ledger,
@@ -222,7 +224,8 @@ class Projector:
         gather: float = GATHER,
         moved: Callable[[str], None] = lambda view: None,
     ) -> None:
-        self.longest_pause, self.gather, self.moved = longest_pause, gather, moved
+        super().__init__()
+        self.longest_pause, self.gather, self.on_move = longest_pause, gather, moved
         self.ledger, self.views = ledger, views_named() if views is None else list(views)
         self.batch, self.again = batch, again
         self.stopped: dict[str, LedgerError] = {}
@@ -232,12 +235,6 @@ class Projector:
         self._due: dict[str, float] = {}
         self._told: dict[str, str] = {}
         self._alive = 0.0
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._failed: BaseException | None = None
-        self._moved = threading.Condition()
-
-    # In the foreground
 
     def catch_up(self, upto: int | None = None) -> dict[str, int]:
         """Apply all events that are safe to read, or those up to a position; returns each view's position.
@@ -266,53 +263,17 @@ class Projector:
         self._due.clear()
         self._retry_outages(lambda followers: self._follow(followers, stopped), stopped)
 
-    # In a thread
-
-    def __enter__(self) -> Self:
-        if self._thread is not None:
-            raise BadInput("this projector runs already; make another object for a second one")
-        self._stop.clear()
-        self._failed = None
-        self._thread = threading.Thread(target=self._run, name="projector", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._stop.set()
-        assert self._thread is not None
-        self._thread.join()
-        self._thread = None
-        if self._failed is not None:
-            if error is None:
-                raise self._failed
-            if error is not self._failed:
-                error.add_note(f"The projector had failed too: {self._failed}")
-
     def wait_for(self, position: int, seconds: float = 30.0) -> bool:
         """Whether all views that can be followed reach a position within the time.
 
         Raises the error that ended the projector, if any.
         """
-        with self._moved:
-            self._moved.wait_for(lambda: self._failed is not None or self._is_at(position), seconds)
-            if self._failed is not None:
-                raise self._failed
-            return self._is_at(position)
+        return self.wait_until(lambda: self._is_at(position), seconds)
 
     def _is_at(self, position: int) -> bool:
         followed = [view for view in self.views if view.name not in self.stopped]
         come = all(self._seen.get(view.name, -1) >= position for view in followed)
         return come and (bool(followed) or not self.views)
-
-    def _run(self) -> None:
-        try:
-            self.run(self._stop)
-        except BaseException as error:
-            with self._moved:
-                self._failed = error
-                self._moved.notify_all()
-
-    # Shared by both
 
     def _retry_outages(self, act: Callable[[list[ViewFollower]], None], stop: threading.Event) -> None:
         """Call `act` with the followers, again during outages, for the ledger's `timeout`."""
@@ -395,16 +356,16 @@ class Projector:
         except (DefinitionChanged, ViewFailed) as error:
             self._stops(follower, error)
             return False
-        with self._moved:
+        with self.moved:
             if self.stopped.pop(name, None) is not None:
                 self._told.pop(name, None)
                 _log.warning("view %s is followed again", name)
             self.positions[name] = follower.position
             self._seen[name] = max(follower.seen, follower.position)
             self.applied[name] += follower.applied - before
-            self._moved.notify_all()
+            self.moved.notify_all()
         if follower.position != place:
-            self.moved(name)
+            self.on_move(name)
         return moved
 
     def _stops(self, follower: ViewFollower, error: LedgerError) -> None:
@@ -419,10 +380,10 @@ class Projector:
                 error=error.reason,
             )
         follower.leave()
-        with self._moved:
+        with self.moved:
             self._due[name] = time.monotonic() + self.again
             self.stopped[name] = error
-            self._moved.notify_all()
+            self.moved.notify_all()
 
     def _check_history(self) -> None:
         with suppress(ServerUnavailable):  # not back yet

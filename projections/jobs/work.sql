@@ -147,15 +147,15 @@ DELETE FROM {work_limits} WHERE stream IN {streams};
 -- name: reads
 -- The work that may be claimed now, up to p_limit rows, urgent and old work first. It only reads; the caller
 -- writes the leases (claim.sql) in the same transaction, under a lock that admits one caller at a time, so
--- that limits are exact. p_queues, p_operations: only of these; null: of any. p_offered: only among these
--- streams. `now` is the time of the nomination. A row is due at `now` unless its state has another time,
--- because the view may be behind. bucket: what the rate of its operation leaves; null without a rate.
-CREATE OR REPLACE FUNCTION {views}.nominate_work(
-    p_queues text[], p_operations text[], p_limit integer, p_offered text[] DEFAULT NULL)
+-- that limits are exact. p_queues, p_operations: only of these; null: of any. `now` is the time of the
+-- nomination. A row is due at `now` unless its state has another time, because the view may be behind. bucket:
+-- what the rate of its operation leaves; null without a rate.
+-- One plan a session: planning it at each call takes ten times as long as running it.
+CREATE OR REPLACE FUNCTION {views}.nominate_work(p_queues text[], p_operations text[], p_limit integer)
 RETURNS TABLE (stream text, operation text, priority integer, "position" bigint, payload_version bigint, parent text,
                parent_status text, version bigint, state_version bigint, state_schema integer, state text, payload text,
                bucket double precision, now timestamptz)
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     began timestamptz;
 BEGIN
@@ -163,26 +163,27 @@ BEGIN
     began := clock_timestamp();
     RETURN QUERY
     WITH lines AS MATERIALIZED (
-        SELECT w.queue, w.operation, coalesce({views}.room_of(w.operation, began), p_limit) AS room
-          FROM {work_lines} w
+        SELECT w.queue, w.operation,
+               coalesce(CASE WHEN l.stream IS NOT NULL THEN {views}.room_of(w.operation, began) END, p_limit) AS room,
+               CASE WHEN l.rate IS NOT NULL THEN {views}.bucket_of(w.operation, began) END AS bucket
+          FROM {work_lines} w LEFT JOIN {work_limits} l ON l.stream = {ledger}.stream_name('operation', w.operation)
          WHERE (p_queues IS NULL OR w.queue = ANY (p_queues))
            AND (p_operations IS NULL OR w.operation = ANY (p_operations))
            AND NOT coalesce( -- the head is never behind
                (SELECT h.status = 'paused' FROM {ledger}.heads h WHERE h.stream = {ledger}.stream_name('queue', w.queue)),
                (SELECT q.paused FROM {work_queues} q WHERE q.stream = {ledger}.stream_name('queue', w.queue)), false)
     ), nominated AS MATERIALIZED (
-        SELECT n.*, l.operation, row_number() OVER (PARTITION BY l.operation ORDER BY n.priority DESC, n.position) <= l.room AS fits
+        SELECT n.*, l.operation, l.bucket,
+               row_number() OVER (PARTITION BY l.operation ORDER BY n.priority DESC, n.position) <= l.room AS fits
           FROM lines l CROSS JOIN LATERAL (
                (SELECT w.stream, w.priority, w.position, w.payload_version, w.parent FROM {work} w
                  WHERE w.queue = l.queue AND w.operation = l.operation AND w.ready AND NOT w.delayed
-                   AND (p_offered IS NULL OR w.stream = ANY (p_offered))
                    AND EXISTS (SELECT FROM {ledger}.heads h WHERE h.stream = w.stream AND h.status IN ('queued', 'computed') OFFSET 0)
                    AND NOT EXISTS (SELECT FROM {ledger}.leases x WHERE x.stream = w.stream AND x.until > began OFFSET 0)
                  ORDER BY w.priority DESC, w.position LIMIT least(l.room, p_limit))
                UNION ALL
                (SELECT w.stream, w.priority, w.position, w.payload_version, w.parent FROM {work} w
                  WHERE w.queue = l.queue AND w.operation = l.operation AND w.ready AND w.delayed AND w.due_at <= began
-                   AND (p_offered IS NULL OR w.stream = ANY (p_offered))
                    AND EXISTS (SELECT FROM {ledger}.heads h WHERE h.stream = w.stream AND h.status IN ('queued', 'computed') OFFSET 0)
                    AND NOT EXISTS (SELECT FROM {ledger}.leases x WHERE x.stream = w.stream AND x.until > began OFFSET 0)
                  ORDER BY w.due_at LIMIT least(l.room, p_limit))) n
@@ -194,7 +195,7 @@ BEGIN
            h.state_schema, h.state::text,
            (SELECT (e.data -> 'payload')::text FROM {ledger}.events e
              WHERE e.stream = c.stream AND e.version = c.payload_version),
-           {views}.bucket_of(c.operation, began), began
+           c.bucket, began
       FROM chosen c JOIN {ledger}.heads h ON h.stream = c.stream
       LEFT JOIN {ledger}.heads p ON p.stream = c.parent;
 END $$;

@@ -24,10 +24,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ledger import BadInput
 from ledger.domain.frozen import FrozenDict
 from ledger.domain.names import checked_id, project_key
-from ledger.pipelines.declaration import Flag, Pipeline
+from ledger.pipelines.declaration import Flag
 from ledger.pipelines.declaration import Report as Declared
 from ledger.pipelines.facts import ProcessingState
 from ledger.pipelines.item import Item, children_of
+from ledger.pipelines.pipeline import Pipeline
 
 YES, NO, NOT_YET = "✅", "❌", "⏳"
 MILESTONES: Final = (25, 50, 75, 100)

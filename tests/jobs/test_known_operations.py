@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 from consumers.jobs import Worker
 from consumers.jobs.claim import LogOffers
 from consumers.jobs.record import Recorder, claim_part
@@ -61,19 +59,6 @@ def test_only_known_operations_are_nominated(log: Ledger) -> None:
     assert taken(log, "a", "c", "nowhere") == [known[2], limited[0]]
     shown(log)
     assert [str(one.work.key[0]) for one in LogOffers(log, "any", None, 60).take(9)] == unknown
-
-
-def test_what_is_offered_is_taken_only_where_it_is_known(
-    log: Ledger, connection: psycopg.Connection[Any]
-) -> None:
-    jobs = Jobs(log)
-    names = [OpenJob.name_of(jobs.submit(operation)) for operation in ("a", "b", "a")]
-    shown(log)
-    nominate = "SELECT stream FROM ledger_views.nominate_work(NULL, %s, 9, %s)"
-    assert connection.execute(nominate, [["a"], names[:2]]).fetchall() == [(names[0],)]
-    assert sorted(connection.execute(nominate, [None, names[1:]]).fetchall()) == sorted(
-        [(names[1],), (names[2],)]
-    )
 
 
 def test_a_view_that_is_behind_gives_no_unknown_step(log: Ledger) -> None:

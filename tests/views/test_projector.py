@@ -125,7 +125,7 @@ def test_one_that_can_follow_nothing_ends(
         projector.run()
     own = KeyError("of the body's own")
     with pytest.raises(KeyError) as raised, projector:
-        fail_after(lambda: projector._failed, own)
+        fail_after(lambda: projector._failure, own)
     assert "The projector had failed too: view watts fails" in "".join(raised.value.__notes__)
 
 

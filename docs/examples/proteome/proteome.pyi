@@ -9,17 +9,17 @@ from typing import Final, overload
 
 from ledger.log.ledger import Ledger
 from ledger.log.scope_locks import Locks
-from ledger.pipelines.declaration import Pipeline
+from ledger.pipelines.pipeline import Pipeline
 from ledger.pipelines.facts import (
     Completed, Created, Deleted, Entered, Failed, FlagSet, Left, MadePending, Planned, ProjectCreated, Reset,
     Started, Touched,
 )
 from ledger.pipelines.ident import Ident
 from ledger.pipelines.item import Item
-from ledger.pipelines.open_item import OpenItem
+from ledger.pipelines.item import OpenItem
 from ledger.pipelines.readiness import BecameReady, OpenReadiness
 from ledger.pipelines.service import StateService
-from ledger.pipelines.store import ProjectStore
+from ledger.pipelines.service import ProjectStore
 
 PROTEOME: Final[Pipeline]
 

@@ -9,7 +9,7 @@ import typer
 
 from ..error_report import code_of
 from ..errors import Misuse
-from ..output import Column, clean, flush, json_line, table
+from ..output import Column, flush, plain, titled
 from ..session import AsJson, Session, session_of
 from .options import STATUSES, Many, One, Reason, Whole, each_found, found, jobs_of, short
 
@@ -63,13 +63,10 @@ def retry(
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:
         tried = [_retried(jobs, id, reason, whole) for id in each_found(jobs.ledger, ids)]
-    if session.json:
-        for id, status, error in tried:
-            said = None if error is None else str(error)
-            json_line({"id": id, "status": status, "retried": error is None, "error": said})
-    else:
-        rows = ([short(id), status, "" if error is None else str(error)] for id, status, error in tried)
-        table([*COLUMNS, Column("refused", keep=True)], rows, color=session.color, styles=STATUSES)
+    session.print_rows(
+        tried, [*COLUMNS, Column("refused", keep=True)], lambda row: [short(row[0]), *row[1:]],
+        data=_retry_data, styles=STATUSES,
+    )  # fmt: skip
     errors = [error for *_, error in tried if error is not None]
     if errors:
         flush()
@@ -77,7 +74,12 @@ def retry(
         raise typer.Exit(code_of(errors[0]))
 
 
-COLUMNS = [Column("job"), Column("status")]
+COLUMNS = titled("job", "status")
+
+
+def _retry_data(tried: tuple[str, str, Exception | None]) -> Any:
+    id, status, error = tried
+    return plain({"id": id, "status": status, "retried": error is None, "error": error})
 
 
 def _retried(jobs: Jobs, id: str, reason: str | None, whole: bool) -> tuple[str, str, Exception | None]:
@@ -109,11 +111,9 @@ def comment(
     with jobs_of(session) as jobs:
         whole = found(jobs.ledger, id)
         job = jobs.comment(whole, text, author)
-    if session.json:
-        json_line({"id": whole, "comments": job.comments})
-    else:
-        table([Column("job"), Column("comments", number=True)], [[short(whole), str(job.comments)]],
-              color=session.color)  # fmt: skip
+    row = {"id": whole, "comments": job.comments}
+    columns = [Column("job"), Column("comments", number=True)]
+    session.print_rows([row], columns, lambda _: [short(whole), job.comments])
 
 
 def describe(
@@ -134,13 +134,9 @@ def describe(
     with jobs_of(session) as jobs:
         whole = found(jobs.ledger, id)
         job = jobs.describe(whole, **fields)
-    if session.json:
-        shown = {"description": job.description, "findings": job.findings, "tags": list(job.tags)}
-        json_line({"id": whole, **shown})
-    else:
-        columns = [Column("job"), *(Column(name, keep=True) for name in ("description", "findings", "tags"))]
-        row = [short(whole), job.description or "", job.findings or "", ", ".join(job.tags)]
-        table(columns, [row], color=session.color)
+    row = {"id": whole, "description": job.description, "findings": job.findings, "tags": job.tags}
+    columns = [Column("job"), *titled("description", "findings", "tags", keep=True)]
+    session.print_rows([row], columns, lambda _: [short(whole), job.description, job.findings, job.tags])
 
 
 def _said(
@@ -159,9 +155,5 @@ def _said(
 
 
 def _print(session: Session, rows: Sequence[tuple[str, str, str, bool]]) -> None:
-    if session.json:
-        for id, status, name, done in rows:
-            json_line({"id": id, "status": status, name: done})
-    else:
-        table(COLUMNS, ([short(id), clean(status)] for id, status, *_ in rows), color=session.color,
-              styles=STATUSES)  # fmt: skip
+    shown = [{"id": id, "status": status, name: done} for id, status, name, done in rows]
+    session.print_rows(shown, COLUMNS, lambda row: [short(str(row["id"])), row["status"]], styles=STATUSES)

@@ -11,10 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from ..errors import Code, Misuse, NotThere
-from ..output import Column, Page, clean, fields, flush, is_terminal, json_line, most, plain, table, write
+from ..output import (
+    Column,
+    Page,
+    clean,
+    fields,
+    flush,
+    is_terminal,
+    json_line,
+    most,
+    plain,
+    time,
+    titled,
+    write,
+)
 from ..session import AsJson, Session, session_of
 from ..stderr import show_progress
-from .options import Reason, Whole, found, jobs_of, queries_of, time
+from .options import Reason, Whole, found, jobs_of, queries_of
 
 if TYPE_CHECKING:
     from ledger import Ledger
@@ -104,13 +117,9 @@ def list_(
     with queries_of(session) as (log, queries):
         found = letters(log, queries, Filters(ids or (), operation, queue, error), after)
         page = Page(found, most(limit, 50))
-        if session.json:
-            for one in page:
-                json_line(plain(one._asdict()))
-        else:
-            columns = [Column("dead"), *(Column(name, keep=True) for name in ("operation", "queue"))]
-            columns += [Column("failed"), Column("error", keep=True), Column("message", rest=True)]
-            table(columns, map(_row, page), color=session.color)
+        columns = [Column("dead"), *titled("operation", "queue", keep=True), Column("failed"),
+                   Column("error", keep=True), Column("message", rest=True)]  # fmt: skip
+        session.print_rows(page, columns, _row)
     if page.last is None:
         session.say("no such dead letter is in the view")
     elif page.more:
@@ -289,16 +298,16 @@ def _acted(
 
 def _report(session: Session, rows: Sequence[tuple[Dead, str | None]], done: str, acted: bool) -> None:
     many = sum(refused is None for _, refused in rows)
-    if session.json:
-        for one, refused in rows:
-            said = {"stream": one.stream, "operation": one.operation, "error_code": one.error_code}
-            json_line({**said, done: acted and refused is None, "refused": refused})
-    else:
-        columns = [Column("dead"), Column("operation", keep=True), Column("error", keep=True),
-                   Column("", keep=True)]  # fmt: skip
-        would = done if acted else f"would be {done}"
-        cells = ([_name(one), one.operation, one.error_code, refused or would] for one, refused in rows)
-        table(columns, cells, color=session.color)
+    would = done if acted else f"would be {done}"
+
+    def data(row: tuple[Dead, str | None]) -> dict[str, Any]:
+        said = {"stream": row[0].stream, "operation": row[0].operation, "error_code": row[0].error_code}
+        return {**said, done: acted and row[1] is None, "refused": row[1]}
+
+    def cells(row: tuple[Dead, str | None]) -> list[str]:
+        return [_name(row[0]), row[0].operation, row[0].error_code, row[1] or would]
+
+    session.print_rows(rows, [Column("dead"), *titled("operation", "error", "", keep=True)], cells, data=data)
     left = f", {len(rows) - many} refused" if many < len(rows) else ""
     session.say(f"{many} {done}{left}" if acted else f"{many} would be {done}{left}; --yes does it")
 
@@ -308,8 +317,8 @@ def _name(one: Dead) -> str:
     return job if one.nr is None else f"{job}/{one.nr}"
 
 
-def _row(one: Dead) -> list[str]:
-    return [_name(one), one.operation, one.queue, time(one.at), one.error_code, one.message]
+def _row(one: Dead) -> list[Any]:
+    return [_name(one), one.operation, one.queue, one.at, one.error_code, one.message]
 
 
 def _json(value: Any) -> str:

@@ -8,7 +8,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ..errors import Misuse, NotThere
-from ..output import is_terminal, iso, local
+from ..output import is_terminal
 from ..session import Session
 
 if TYPE_CHECKING:
@@ -191,13 +190,6 @@ STATUSES: Final[Mapping[str, str]] = {
 LEVELS: Final[Mapping[str, str]] = {"warning": "yellow", "error": "bold red"}
 CELLS: Final = 24
 """Cells of a bar."""
-
-
-def time(at: datetime | None) -> str:
-    """A time: in the local zone at a terminal, else in UTC; empty for None."""
-    if at is None:
-        return ""
-    return local(at) if is_terminal() else iso(at)
 
 
 def share(done: int | None, total: int | None) -> str:

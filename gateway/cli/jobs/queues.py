@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import Misuse
-from ..output import Column, json_line, plain, table
+from ..output import Column, titled
 from ..session import AsJson, Session, session_of
-from .options import STATUSES, Reason, jobs_of, queries_of, seconds_of, time
+from .options import STATUSES, Reason, jobs_of, queries_of, seconds_of
 
 if TYPE_CHECKING:
     from ledger import Ledger
@@ -36,20 +37,12 @@ def list_queues(context: typer.Context, as_json: AsJson = False) -> None:
     session = session_of(context, as_json)
     with queries_of(session) as (log, queries):
         rows = [*_queues(log, queries)]
-    if session.json:
-        for row in rows:
-            json_line(plain(row))
-        return
-    columns = [Column("queue", keep=True), Column("status"), *(Column(name, number=True) for name in COUNTED)]
+    columns = [Column("queue", keep=True), Column("status"), *titled(*COUNTED, number=True)]
     columns += [Column("due since"), Column("reason", keep=True)]
-    table(columns, map(_queue_row, rows), color=session.color, styles=STATUSES)
-    if not rows:
+    cells = itemgetter("queue", "status", *COUNTED, "due_since", "reason")
+    session.print_rows(rows, columns, cells, styles=STATUSES)
+    if not (rows or session.json):
         session.say("no job named a queue yet")
-
-
-def _queue_row(row: dict[str, Any]) -> list[str]:
-    many = [str(row[name]) for name in COUNTED]
-    return [row["queue"], row["status"], *many, time(row["due_since"]), row["reason"] or ""]
 
 
 COUNTED = ("queued", "running", "failed")
@@ -97,11 +90,9 @@ def resume(context: typer.Context, queue: Queue, as_json: AsJson = False) -> Non
 
 
 def _tell(session: Session, queue: str, status: str, changed: bool) -> None:
-    if session.json:
-        json_line({"queue": queue, "status": status, "changed": changed})
-    else:
-        columns = [Column("queue", keep=True), Column("status")]
-        table(columns, [[queue, status]], color=session.color, styles=STATUSES)
+    row = {"queue": queue, "status": status, "changed": changed}
+    columns = [Column("queue", keep=True), Column("status")]
+    session.print_rows([row], columns, itemgetter("queue", "status"), styles=STATUSES)
     if not changed:
         session.say(f"it was {status} already")
 
@@ -133,7 +124,7 @@ def limit(
     seconds = seconds_of(per, "--per") or 0.0
     with jobs_of(session) as jobs:
         jobs.limit(operation, concurrency=concurrency, rate=rate, seconds=seconds)
-    _print(session, [(operation, concurrency, rate, seconds)])
+    _print(session, [{"operation": operation, "concurrency": concurrency, "rate": rate, "seconds": seconds}])
 
 
 def list_operations(context: typer.Context, as_json: AsJson = False) -> None:
@@ -144,20 +135,18 @@ def list_operations(context: typer.Context, as_json: AsJson = False) -> None:
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:
         limits = jobs.limits()
-    rows = [(name, its.concurrency, its.rate, its.seconds) for name, its in sorted(limits.items())]
-    _print(session, rows)
-    if not rows:
+    _print(session, [
+        {"operation": name, "concurrency": its.concurrency, "rate": its.rate, "seconds": its.seconds}
+        for name, its in sorted(limits.items())
+    ])  # fmt: skip
+    if not limits:
         session.say("no operation has limits; `pledger operations limit` sets some")
 
 
-def _print(session: Session, rows: list[tuple[str, int | None, int | None, float]]) -> None:
-    if session.json:
-        for row in rows:
-            json_line(plain(dict(zip(("operation", "concurrency", "rate", "seconds"), row, strict=True))))
-        return
-    cells = (
-        [name, str(concurrency or ""), "" if rate is None else f"{rate} in {seconds:g} s"]
-        for name, concurrency, rate, seconds in rows
-    )
-    columns = [Column("operation", keep=True), Column("at once", number=True), Column("rate", number=True)]
-    table(columns, cells, color=session.color)
+def _print(session: Session, rows: list[dict[str, Any]]) -> None:
+    session.print_rows(rows, [Column("operation", keep=True), *titled("at once", "rate", number=True)], _row)
+
+
+def _row(row: dict[str, Any]) -> list[Any]:
+    rate = None if row["rate"] is None else f"{row['rate']} in {row['seconds']:g} s"
+    return [row["operation"], row["concurrency"] or None, rate]

@@ -6,14 +6,15 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import NotThere
-from ..output import Column, fields, iso, json_line, plain, table, write
+from ..output import Column, iso, json_line, plain, time, titled, write
 from ..session import AsJson, Session, session_of
-from .options import STATUSES, Reason, meta_of, payload_of, seconds_of, short, time
+from .options import STATUSES, Reason, meta_of, payload_of, seconds_of, short
 from .submit import (
     Attempts,
     Description,
@@ -122,18 +123,9 @@ def list_(context: typer.Context, removed: Removed = False, as_json: AsJson = Fa
     session = session_of(context, as_json)
     with schedules_of(session) as schedules:
         found = schedules.list(removed=removed)
-    if session.json:
-        for one in found:
-            json_line(_object(one))
-    else:
-        titles = [
-            Column("schedule", keep=True),
-            Column("status"),
-            Column("when", keep=True),
-            Column("operation"),
-        ]
-        columns = [*titles, Column("next"), Column("last"), Column("fired", number=True)]
-        table(columns, map(_row, found), color=session.color, styles=STATUSES)
+    columns = [Column("schedule", keep=True), Column("status"), Column("when", keep=True),
+               *titled("operation", "next", "last"), Column("fired", number=True)]  # fmt: skip
+    session.print_rows(found, columns, _row, data=_object, styles=STATUSES)
     if not found:
         session.say("there is no schedule; `pledger schedules set` makes one")
 
@@ -148,11 +140,8 @@ def show(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
     session = session_of(context, as_json)
     with schedules_of(session) as schedules:
         found = _object(schedules.get(name))
-    if session.json:
-        json_line(found)
-    else:
-        pairs = [(key, _cell(value)) for key, value in found.items() if value not in (None, {}, False)]
-        fields(pairs, color=session.color)
+    shown = {key: _cell(value) for key, value in found.items() if value not in (None, {}, False)}
+    session.print_fields(found, shown)
 
 
 def pause(context: typer.Context, name: Name, reason: Reason = None, as_json: AsJson = False) -> None:
@@ -218,11 +207,9 @@ def schedules_of(session: Session) -> Iterator[Schedules]:
 def _tell(session: Session, schedules: Schedules, name: str, changed: bool) -> None:
     schedule = schedules.get(name)
     comes = _next(schedule)
-    if session.json:
-        json_line({"name": name, "status": schedule.status, "changed": changed, "next": comes and iso(comes)})
-    else:
-        columns = [Column("schedule", keep=True), Column("status"), Column("next")]
-        table(columns, [[name, schedule.status or "", time(comes)]], color=session.color, styles=STATUSES)
+    row = {"name": name, "status": schedule.status, "changed": changed, "next": comes}
+    columns = [Column("schedule", keep=True), *titled("status", "next")]
+    session.print_rows([row], columns, itemgetter("name", "status", "next"), styles=STATUSES)
     if not changed:
         session.say("nothing changed: it was so already")
 
@@ -243,10 +230,10 @@ def _object(schedule: Schedule) -> dict[str, Any]:
     return {**plain(schedule), "next": comes and iso(comes)}
 
 
-def _row(schedule: Schedule) -> list[str]:
+def _row(schedule: Schedule) -> list[Any]:
     when = f"{schedule.cron} {schedule.timezone}"
-    comes, last = time(_next(schedule)), short(schedule.last_job)
-    return [schedule.name, schedule.status or "", when, schedule.operation, comes, last, str(schedule.fired)]
+    comes, last = _next(schedule), short(schedule.last_job)
+    return [schedule.name, schedule.status, when, schedule.operation, comes, last, schedule.fired]
 
 
 def _cell(value: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import starmap
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -22,12 +21,12 @@ from ..output import (
     local,
     most,
     plain,
-    table,
     terminal,
+    time,
     write,
 )
 from ..session import AsJson, Session, session_of
-from .options import LEVELS, STATUSES, One, bar, found, jobs_of, queries_of, share, short, time, waits_because
+from .options import LEVELS, STATUSES, One, bar, found, jobs_of, queries_of, share, short, waits_because
 from .submit import is_over, said
 
 if TYPE_CHECKING:
@@ -114,11 +113,10 @@ def _with_whys(log: Ledger, rows: Iterable[Listed]) -> Iterator[tuple[Listed, st
 
 
 def _print(session: Session, rows: Iterable[tuple[Listed, str | None]]) -> None:
-    if session.json:
-        for row, why in rows:
-            json_line({**plain(row), "waits_because": why})
-    else:
-        table(COLUMNS, starmap(_row, rows), color=session.color, styles=STATUSES)
+    session.print_rows(
+        rows, COLUMNS, lambda row: _row(*row), styles=STATUSES,
+        data=lambda row: {**plain(row[0]), "waits_because": row[1]},
+    )  # fmt: skip
 
 
 COLUMNS = [
@@ -127,10 +125,10 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def _row(job: Listed, why: str | None) -> list[str]:
+def _row(job: Listed, why: str | None) -> list[Any]:
     progress = share(job.progress_current, job.progress_total)
-    error = why or job.error_code or ""
-    return [short(job.id), job.status, job.operation, job.queue, time(job.created_at), progress, error]
+    error = why or job.error_code
+    return [short(job.id), job.status, job.operation, job.queue, job.created_at, progress, error]
 
 
 COUNTS = ("attempt", "failures", "retries", "requeues", "stalls", "late")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ..errors import Code, Misuse
-from ..output import Column, flush, json_line, table, write
+from ..output import Column, flush, json_line, titled, write
 from ..session import AsJson, Session, session_of
 from ..stderr import Progress, Task, show_progress
 from .options import (
@@ -259,13 +259,11 @@ def _code(statuses: dict[str, str]) -> int:
 
 def _report(session: Session, jobs: Jobs, statuses: dict[str, str], shown: bool) -> None:
     rows = [_ended(jobs, id, status) for id, status in statuses.items()]
-    if session.json:
-        for row in rows:
-            json_line(row)
-    elif shown:
-        columns = [Column("job"), Column("status"), Column("error", keep=True)]
-        cells = ([short(row["id"]), row["status"], _error(row)] for row in rows)
-        table(columns, cells, color=session.color, styles=STATUSES)
+    if session.json or shown:
+        columns = [*titled("job", "status"), Column("error", keep=True)]
+        session.print_rows(
+            rows, columns, lambda row: [short(row["id"]), row["status"], _error(row)], styles=STATUSES
+        )
     left = [id for id, status in statuses.items() if not is_over(status)]
     if left:
         session.say(f"the time was over before {len(left)} of {len(statuses)} jobs were")

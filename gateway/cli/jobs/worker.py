@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ..errors import Code, Terminated
-from ..output import Column, fields, flush, json_line, plain, table
+from ..output import Column, flush, plain, titled
 from ..session import AsJson, Session, imported, session_of
 from ..states import span
 from ..stderr import EVERY, log_to_stderr, logging_session
 
 if TYPE_CHECKING:
     from consumers.jobs import Worker
-    from consumers.jobs.reaper import Counts
     from ledger.jobs.leases import WorkerStatus as Listed
 
 PATIENCE = 3.0
@@ -150,12 +149,9 @@ def _work(session: Session, operations: str, given: dict[str, Any]) -> None:
 
 
 def _report(worker: Worker, gave_back: bool, session: Session) -> None:
-    if session.json:
-        json_line({"worker": worker.name, "done": worker.done, "gave_back": gave_back})
-    else:
-        back = "yes" if gave_back else "no"
-        pairs = [("worker", worker.name), ("done", str(worker.done)), ("gave back", back)]
-        fields(pairs, color=session.color)
+    told = {"worker": worker.name, "done": worker.done}
+    back = "yes" if gave_back else "no"
+    session.print_fields(told | {"gave_back": gave_back}, told | {"gave back": back})
 
 
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
@@ -175,24 +171,18 @@ def list_(context: typer.Context, as_json: AsJson = False) -> None:
         from projections.jobs.untaken import untaken
 
         rows, left = Leases(log).workers(), untaken(log)
-    if session.json:
-        for row in rows:
-            json_line(plain({**row._asdict(), "state": row.state}))
-    else:
-        columns = [Column("worker", keep=True), Column("queues", keep=True), Column("busy", number=True),
-                   Column("done", number=True), Column("silent", number=True), Column("state"),
-                   Column("operations", rest=True)]  # fmt: skip
-        table(columns, map(_row, rows), color=session.color)
+    columns = [*titled("worker", "queues", keep=True), *titled("busy", "done", "silent", number=True),
+               Column("state"), Column("operations", rest=True)]  # fmt: skip
+    session.print_rows(rows, columns, _row, data=lambda row: {**plain(row), "state": row.state})
     for one in left:
         session.say(f"{one.waiting} of {one.operation} wait in queue {one.queue}: {one.why}")
     if not rows:
         session.say("no worker is there; `pledger worker run --operations MODULE:NAME` is one")
 
 
-def _row(row: Listed) -> list[str]:
-    queues = "all" if row.queues is None else ", ".join(row.queues)
-    told = [row.worker, queues, f"{row.busy}/{row.slots}", str(row.done), span(row.silent), row.state]
-    return [*told, ", ".join(row.operations)]
+def _row(row: Listed) -> list[Any]:
+    queues, busy = "all" if row.queues is None else row.queues, f"{row.busy}/{row.slots}"
+    return [row.worker, queues, busy, row.done, span(row.silent), row.state, row.operations]
 
 
 BLINK: Final = 0.5
@@ -301,7 +291,7 @@ def run_reaper(
 
     with session.ledger("pledger reaper run") as log:
         if once:
-            _report_figures(Reaper(log).run_once(), session)
+            session.print_fields(Reaper(log).run_once()._asdict())
             return
         reaper = Reaper(log) if every is None else Reaper(log, every=every)
         with stopped_by_signals() as stop, log_to_stderr(session, "consumers"):
@@ -309,12 +299,4 @@ def run_reaper(
             try:
                 reaper.run(stop)
             finally:
-                _report_figures(reaper.counts, session)
-
-
-def _report_figures(figures: Counts, session: Session) -> None:
-    counts = figures._asdict()
-    if session.json:
-        json_line(counts)
-    else:
-        fields([(name, str(count)) for name, count in counts.items()], color=session.color)
+                session.print_fields(reaper.counts._asdict())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import Code, Misuse
-from ..output import fields, flush, json_line
+from ..output import flush
 from ..session import AsJson, Session, session_of
 from ..stderr import show_progress
 from .lookup import Modules, imported_machines
@@ -122,12 +122,9 @@ def _columns(given: list[str]) -> dict[str, str | None]:
 def _report(session: Session, about: dict[str, Any], done: Adopted) -> None:
     counts = asdict(done)
     differing = counts.pop("differing")
-    if session.json:
-        named = [{"stream": stream, "reason": reason} for stream, reason in differing]
-        json_line({**about, **counts, "differing": named})
-    else:
-        said = {name: value for name, value in {**about, **counts}.items() if value is not False}
-        fields([(name, str(value)) for name, value in said.items()], color=session.color)
+    named = [{"stream": stream, "reason": reason} for stream, reason in differing]
+    said = {name: value for name, value in {**about, **counts}.items() if value is not False}
+    session.print_fields({**about, **counts, "differing": named}, said)
     for stream, reason in differing:
         session.say(f"{stream} was left as it is: {reason}")
     would = "would be recorded" if about["dry_run"] else "recorded"

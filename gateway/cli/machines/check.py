@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import Code, Misuse
-from ..output import Column, flush, is_terminal, iso, json_line, local, most, plain, table
+from ..output import Column, flush, json_line, most, plain, titled
 from ..session import AsJson, Session, session_of
 from .lookup import Modules, Number, imported_machines, names, numbered
 from .picture import amount
@@ -18,7 +19,7 @@ from .picture import amount
 if TYPE_CHECKING:
     from ledger import Ledger
     from ledger.machines import Machine
-    from projections.machines import Illegal, IllegalPair
+    from projections.machines import IllegalPair
 
 LISTED = 100
 """How many moves of a machine are listed by default."""
@@ -104,11 +105,9 @@ def _checked(
         chosen = numbered(log, name, number)[1].number
     pairs = illegal_pairs(log, declared or name, number)
     with closing(illegal(log, declared or name, number, limit=limit or None)) as moves:
-        if session.json:
-            for one in moves:
-                json_line({"machine": name, **plain(one._asdict())})
-        else:
-            table(COLUMNS, map(_row, moves), color=session.color)
+        session.print_rows(
+            moves, COLUMNS, attrgetter(*CELLS), data=lambda one: {"machine": name, **plain(one)}
+        )
     total = sum(pair.moves for pair in pairs)
     if session.json:
         json_line({"summary": _summary_json(name, chosen, total, pairs)})
@@ -120,21 +119,14 @@ def _checked(
 
 
 COLUMNS = [
-    *(Column("stream", keep=True), Column("ver", number=True), Column("pos", number=True), Column("time")),
-    *(Column("from", keep=True), Column("to", keep=True), Column("by", number=True)),
-    *(Column("stood", keep=True), Column("why", keep=True)),
+    *(Column("stream", keep=True), *titled("ver", "pos", number=True), Column("time")),
+    *(*titled("from", "to", keep=True), Column("by", number=True), *titled("stood", "why", keep=True)),
 ]
-
-
-def _row(one: Illegal) -> list[str]:
-    at = local(one.at) if is_terminal() else iso(one.at)
-    states = [one.from_state or "", one.to_state, str(one.definition), one.stood or ""]
-    return [one.stream, str(one.version), str(one.position), at, *states, ", ".join(one.why)]
+CELLS = ("stream", "version", "position", "at", "from_state", "to_state", "definition", "stood", "why")
 
 
 def _summary_json(name: str, number: int | None, total: int, pairs: Sequence[IllegalPair]) -> dict[str, Any]:
-    counted: list[Any] = [plain(pair._asdict()) for pair in pairs]
-    return {"machine": name, "definition": number, "moves": total, "pairs": counted}
+    return {"machine": name, "definition": number, "moves": total, "pairs": plain(pairs)}
 
 
 def _summary(name: str, number: int | None, total: int, pairs: Sequence[IllegalPair]) -> Iterator[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 import typer
 
-from ..output import Column, is_terminal, iso, json_line, local, plain, table
+from ..output import Column, is_terminal, iso, json_line, local, table, titled
 from ..session import AsJson, session_of
 from .lookup import Name, Number, ShownMachine, shown_machine
 from .picture import Arrow, Node, amount, called, span
@@ -30,30 +30,18 @@ def list_(context: typer.Context, as_json: AsJson = False) -> None:
     with session.ledger() as log:
         known = machines(log)
         moved = activity(log, [one.name for one in known])
-    rows = [(one, moved[one.name]) for one in known]
-    if session.json:
-        for one, its in rows:
-            start = {"machine": one.name, "definition": one.number, "defined_at": one.since}
-            start |= {"states": len(one.states), "initial_state": one.initial_state}
-            json_line(plain(start | its._asdict()))
-    else:
-        columns = [Column("machine", keep=True), *(Column(title, number=True) for title in NUMBERS)]
-        cells = (
-            [one.name, str(one.number), str(len(one.states)), *map(str, its[:2]), _time(its.last_move)]
-            for one, its in rows
-        )
-        table([*columns, Column("last move")], cells, color=session.color)
+    rows = [
+        {"machine": one.name, "definition": one.number, "defined_at": one.since, "states": len(one.states),
+         "initial_state": one.initial_state, **moved[one.name]._asdict()}
+        for one in known
+    ]  # fmt: skip
+    columns = [Column("machine", keep=True), *titled(*NUMBERS, number=True), Column("last move")]
+    session.print_rows(rows, columns, itemgetter("machine", *NUMBERS, "last_move"))
     if not rows:
         session.say("the ledger has no machine yet: the first move of an object records its machine")
 
 
 NUMBERS = ("definition", "states", "objects", "moves")
-
-
-def _time(at: datetime | None) -> str:
-    if at is None:
-        return ""
-    return local(at) if is_terminal() else iso(at)
 
 
 def show(context: typer.Context, name: Name, number: Number = None, as_json: AsJson = False) -> None:
@@ -92,7 +80,7 @@ def show(context: typer.Context, name: Name, number: Number = None, as_json: AsJ
 
 COLUMNS = [
     *(Column("state", keep=True), Column("kind"), Column("objects", number=True), Column("to", keep=True)),
-    *(Column("after"), Column("metadata"), Column("calls", keep=True)),
+    *(*titled("after", "metadata"), Column("calls", keep=True)),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import Code, Misuse
-from ..output import fields, flush, json_line
+from ..output import flush
 from ..session import AsJson, Session, session_of
 from .lookup import Modules, imported_machines
 
@@ -105,8 +105,4 @@ def _report(session: Session, names: list[str], total: TimeoutCounts) -> None:
     from consumers.timeouts import OUTCOMES
 
     counts = {"due": total.due, **{name: getattr(total, name) for name in OUTCOMES}}
-    if session.json:
-        json_line({"machines": names, **counts})
-    else:
-        pairs = [("machines", ", ".join(names)), *((name, str(count)) for name, count in counts.items())]
-        fields(pairs, color=session.color)
+    session.print_fields({"machines": names, **counts})

@@ -11,7 +11,6 @@ import typer
 from ledger.pipelines import Pipeline
 
 from ..errors import Misuse, NotThere
-from ..output import fields, json_line, plain
 from ..session import AsJson, session_of
 from .options import TIMEOUT, Project, Spans, Timeout
 from .target import Path, not_there, opened_there, store_of, where, whole
@@ -70,11 +69,8 @@ def mark(
     with store_of(session, pipeline) as store:
         target = _whole(store, pipeline, project, target)
         updated = _mark(store, pipeline, project, target, change, timeout)
-    if session.json:
-        shown = {"project": project, "level": level, "field": field, "value": wanted, "updated": updated}
-        json_line(plain(shown))
-    else:
-        fields([("updated", str(updated))], color=session.color)
+    told = {"project": project, "level": level, "field": field, "value": wanted, "updated": updated}
+    session.print_fields(told, {"updated": updated})
 
 
 # The change

@@ -8,7 +8,6 @@ import typer
 
 from ledger.pipelines import Pipeline
 
-from ..output import fields, json_line, plain
 from ..session import AsJson, session_of
 from .options import TIMEOUT, Project, Timeout, Totals
 from .target import found, store_of
@@ -44,11 +43,8 @@ def plan(
             session.say(f"project {project!r} was not there; it was made")
         view = found(store, pipeline, project, {})
     planned = {name: getattr(view, name) for name in pipeline.totals}
-    if session.json:
-        json_line(plain({"project": view.project_name, **planned}))
-    else:
-        shown = [(name, "" if number is None else str(number)) for name, number in planned.items()]
-        fields(shown, color=session.color)
+    shown = {name: "" if number is None else number for name, number in planned.items()}
+    session.print_fields({"project": view.project_name, **planned}, shown)
 
 
 def _plan(store: ProjectStore, pipeline: Pipeline, project: str, given: Totals, timeout: float) -> bool:

@@ -11,7 +11,7 @@ import typer
 from ledger.pipelines import Pipeline
 
 from ..errors import Code, Misuse, NotThere
-from ..output import Column, clean, fields, json_line, table
+from ..output import Column, clean, json_line, table, titled
 from ..session import AsJson, Session, session_of
 from .options import TIMEOUT, Ids, Project, Timeout
 from .show import STATES
@@ -165,23 +165,16 @@ def _list(
         shown = [path | {"processing_state": view.processing_state.value} for path, view in items]
         json_line({"project": project, "deleted": 0, **counts, "items": shown})
     else:
-        columns = [Column("would go"), *(Column(name, number=True) for name in pipeline.names)]
+        columns = [Column("would go"), *titled(*pipeline.names, number=True), Column("state")]
         rows = (
-            [
-                list(path)[-1],
-                *(str(path.get(name, "")) for name in pipeline.names),
-                view.processing_state.value,
-            ]
+            [list(path)[-1], *map(path.get, pipeline.names), view.processing_state.value]
             for path, view in items
         )
-        table([*columns, Column("state")], rows, color=session.color, styles=STATES)
+        table(columns, rows, color=session.color, styles=STATES)
     session.say(f"{sum(counts.values())} would be deleted; nothing was")
 
 
 def _report(counts: dict[str, int], project: str, session: Session) -> None:
     deleted = sum(counts.values())
-    if session.json:
-        json_line({"project": project, "deleted": deleted, **counts})
-    else:
-        pairs = [("deleted", str(deleted)), *((level, str(count)) for level, count in counts.items())]
-        fields(pairs, color=session.color)
+    told = {"deleted": deleted, **counts}
+    session.print_fields({"project": project, **told}, told)

@@ -10,7 +10,7 @@ import typer
 
 from ledger.pipelines import Pipeline
 
-from ..output import Column, fields, is_terminal, iso, json_line, local, table
+from ..output import Column, fields, is_terminal, json_line, table, time
 from ..session import AsJson, Session, session_of
 from .options import Ids, Project
 from .target import Path, found, path_of, store_of
@@ -42,10 +42,8 @@ def show(
 def _print(view: Any, pipeline: Pipeline, path: Path, session: Session) -> None:
     left = len(pipeline.below) - len(path)
     if left == 0 or is_terminal():
-        fields(
-            [(name, told(value)) for name, value in _own(view) if value not in (None, ())],
-            color=session.color,
-        )
+        own = [(name, told(value)) for name, value in _own(view) if value not in (None, ())]
+        fields(own, color=session.color)
     if left == 1:
         _print_leaves(_children(view, pipeline.leaf.plural), pipeline, session)
     elif left > 1:
@@ -86,7 +84,7 @@ def told(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if hasattr(value, "isoformat"):
-        return local(value) if is_terminal() else iso(value)
+        return time(value)
     if isinstance(value, tuple):  # claims
         return ", ".join(claim.milestone for claim in value)
     return str(value)
