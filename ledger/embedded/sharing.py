@@ -199,7 +199,7 @@ class Share:
 
 @contextlib.contextmanager
 def throwaway(*, durable: bool = False) -> Iterator[Embedded]:
-    """A running server in a temporary folder that is deleted afterwards, for tests; not durable unless asked."""
+    """A running server in a temporary folder that is deleted afterwards, for tests; durable only if asked."""
     home = Path(tempfile.mkdtemp(prefix="ledger-throwaway-"))
     if os.geteuid() == 0:
         home.chmod(0o711)  # the server's user must pass through
