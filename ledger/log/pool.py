@@ -30,8 +30,12 @@ class RestartingConnection(CallingConnection):
     """A connection that first restarts an embedded server that was killed."""
 
     @classmethod
-    def connect(cls, conninfo: str = "", *, ready: list[Self] | None = None, **settings: Any) -> Self:
-        """Take one that is `ready`, else open and configure one. Raises psycopg's errors."""
+    def connect(cls, conninfo: str = "", **settings: Any) -> Self:
+        """Take one that is `ready`, else open and configure one. Raises psycopg's errors.
+
+        ready: connections, of which one is taken.
+        """
+        ready: list[Self] = settings.pop("ready", [])
         if ready:
             with contextlib.suppress(IndexError):  # another thread was faster
                 return ready.pop()
