@@ -63,10 +63,10 @@ def _is_ours(package: str, file: Path) -> bool:
 
 def _refuse(package: str, file: Path | None) -> int:
     if file is None:
-        says = f"the package `{package}` of pipeline-ledger is not there: install pipeline-ledger again"
+        says = f"the package `{package}` of pipeline-ledger is missing: install pipeline-ledger again"
     else:
         says = (
-            f"{file} hides the package `{package}` of pipeline-ledger: rename it, or take its folder off "
+            f"{file} hides the package `{package}` of pipeline-ledger: rename it, or remove its folder from "
             "PYTHONPATH"
         )
     if "--json" in sys.argv[1:]:

@@ -51,7 +51,7 @@ class Event(BaseModel):
             cls.topic = topic
             _name(cls)
         elif cls.was:
-            raise TypeError(f"{cls.__qualname__} was {cls.was[0]!r}, and has no topic now: say topic=…")
+            raise TypeError(f"{cls.__qualname__} was {cls.was[0]!r}, and has no topic now: give it topic=…")
 
     def model_post_init(self, _context: Any) -> None:
         """Freeze what the fields hold: a frozen model's dict could still be changed."""

@@ -228,7 +228,7 @@ def test_an_append_whose_connection_broke_is_sent_again_where_that_is_safe(
 def test_an_append_whose_connection_broke_is_uncertain_otherwise(blocked: Blocked) -> None:
     log = blocked.log
     with pytest.raises(
-        AppendUncertain, match=r"lamp/a: it may or may not be recorded; .*give the append a command id"
+        AppendUncertain, match=r"lamp/a: it may or may not be recorded; .*give appends a command id"
     ):
         blocked.end_while(lambda: log.append("lamp/a", LampRead())).result()
     assert log.append("lamp/a", LampRead(), expected=1).version == 2
