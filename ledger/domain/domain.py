@@ -45,7 +45,7 @@ class Domain:
         self.levels: dict[str, Level] = {}
         other = KNOWN.domains.get(name, self)
         if other.packages != packages:
-            raise TypeError(f"a domain is named {name!r} already, of {', '.join(other.packages)}")
+            raise TypeError(f"a domain is named {name!r} already, in {', '.join(other.packages)}")
         self.count(*sets)
         KNOWN.domains[name] = self
 

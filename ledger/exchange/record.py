@@ -153,24 +153,24 @@ class Pieces:
         many = "1 row of it differs" if len(differ) == 1 else f"{len(differ)} rows of it differ"
         raise BadFile(
             self.file, shown(at.place),
-            f"the file was changed since it was imported: from here on it says something else than what is "
-            f"recorded ({many}, of the {len(pairs)} that were looked at). A file can grow at its end; for "
-            "any other change say by what its rows are known (--id-column NAME), or, if it is another file "
-            "of the same name, give it a name of its own (--file-name NAME)",
+            "the file was changed since it was imported: from here on it differs from what is recorded "
+            f"({many}, of the {len(pairs)} rows compared). A file can only grow at its end; for any other "
+            "change name the columns that identify a row (--id-column NAME); if it is another file of the "
+            "same name, give it a name of its own (--file-name NAME)",
         )  # fmt: skip
 
     def _perhaps(self, piece: _Recorded, next_one: Arrival) -> BadFile:
         """The error that another file begins with all that a small one held."""
         if piece.file:
             said = f"from the file {piece.file!r}, all {piece.many} rows of it"
-            same = f"If this is that file, grown and named anew, say so (--file-name {piece.file})"
+            same = f"If this is that file, grown and renamed, give its name (--file-name {piece.file})"
         else:
-            said = f"from stdin, all {piece.many} rows that came"
-            same = "If this is the same, grown, import the rows that follow by themselves"
+            said = f"from stdin, all {piece.many} rows"
+            same = "If this is the same table, grown, import only the new rows"
         return BadFile(
             self.file, shown(next_one.place),
-            f"what stands before is recorded {said}. {same}; if it is another, give it a name of its own "
-            "(--file-name NAME), or say by what rows are known (--id-column NAME)",
+            f"the rows before are recorded {said}. {same}; if it is another table, give it a name of its "
+            "own (--file-name NAME), or name the columns that identify a row (--id-column NAME)",
         )  # fmt: skip
 
 
@@ -242,9 +242,9 @@ class RowsById:
         return BadFile(
             self.file,
             shown(arrival.place),
-            f"the row with the id {ids!r} is recorded already, with other content, and what is recorded "
-            "stays. If several rows have this id, name what tells them apart too (a second --id-column); "
-            "another row needs another id",
+            f"the row with the id {ids!r} is recorded already with other content, which cannot change. If "
+            "several rows have this id, name a further column that distinguishes them (a second "
+            "--id-column); another row needs another id",
         )
 
 
@@ -438,9 +438,9 @@ def _why(file: str, arrivals: Sequence[Arrival], conflict: StreamConflict) -> st
     """The place in the file of the stream in conflict, and the remedy."""
     place = shown(next(arrival.place for arrival in arrivals if arrival.stream == conflict.stream))
     return (
-        f"{file}, {place}: the file goes on where the stream of this ledger does not stand; it was changed "
-        "there, or imported from another file or with other options: import into another ledger, category or "
-        "log"
+        f"{file}, {place}: the stream in this ledger is not at the version where the file continues; it "
+        "was changed there, or imported from another file or with other options: import into another "
+        "ledger, category or log"
     )
 
 

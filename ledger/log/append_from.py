@@ -56,7 +56,7 @@ class Choices(NamedTuple):
             raise BadInput("choices are events of one topic that lead to one status")
         ((topic, schema, status),) = kinds
         if status is None:
-            raise BadInput(f"{topic} leads to no status, and cannot be a choice")
+            raise BadInput(f"{topic} leads to no status, so it cannot be a choice")
         texts = {
             str(state.status or ""): f"[{event.body()},{encode_basestring_ascii(_after(kind, state, event))}]"
             for state, event in by_state.items()

@@ -147,8 +147,8 @@ def test_names_that_are_wrong_are_answered_with_near_ones(views: Pledger, log: L
         (["retry", "failurs", "--all"], 2, "did you mean failures?"),
         (["retry", "failures", "lamp/two"], 3, "stream lamp/two is not parked in view failures"),
         (["retry", "failures", "lamp/ones"], 3, "did you mean lamp/one?"),
-        (["retry", "failures"], 2, "name the stream to follow again, or give --all"),
-        (["retry", "failures", "lamp/one", "--all"], 2, "name the stream"),
+        (["retry", "failures"], 2, "give the stream to follow again, or --all"),
+        (["retry", "failures", "lamp/one", "--all"], 2, "give the stream"),
     ]:
         ended = views(*arguments)
         assert (ended.code, ended.out) == (code, ""), arguments
@@ -181,7 +181,7 @@ def test_it_follows_until_a_signal_and_serves_metrics(
     assert follow.stderr is not None
     said = follow.stderr.readline()
     assert said.startswith("metrics are at http://127.0.0.1:")
-    assert follow.stderr.readline() == "followed are failures; Ctrl-C ends it\n"
+    assert follow.stderr.readline() == "following failures; Ctrl-C ends it\n"
     broken(log, "dust")
     eventually(
         lambda: connection.execute("SELECT to_regclass('ledger_views.failures')").fetchone() != (None,)

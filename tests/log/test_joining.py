@@ -148,7 +148,7 @@ def test_a_stream_is_opened_once_in_a_join(log: Ledger, user: Connection) -> Non
         with joined.open(OpenLamp, "a") as lamp:
             lamp.make()
             with pytest.raises(
-                AlreadyOpen, match="lamp/a is already open in this join; use the object that you have"
+                AlreadyOpen, match="lamp/a is already open in this join; use the object that is open"
             ):
                 joined.append("lamp/a", LampRead())
         with pytest.raises(AlreadyOpen), joined.open(OpenLamp, "a"):

@@ -33,7 +33,7 @@ def test_a_past_is_made_listed_and_dropped(log: Ledger, connection: Connection, 
     connection.execute("SET ROLE ledger_projector; SELECT ledger.make_as_of(5)")
     listed = pledger("as-of", "list").rows
     assert [row[:2] for row in listed] == [[f"ledger_as_of_{n}", f"{n}"] for n in (4, 5, 6)]
-    assert listed[1][-1] == "not finished: make it again, or drop it"
+    assert listed[1][-1] == "incomplete: make it again, or drop it"
     assert [one["whole"] for one in pledger("as-of", "list", "--json").objects] == [True, False, True]
 
     assert pledger("as-of", "drop", "4", "--json").objects == [{"dropped": 4}]

@@ -105,9 +105,9 @@ SELECT %s, 1 + coalesce(max(substring(p.prosrc FROM '\d+')::bigint), 19526), clo
   FROM pg_class c JOIN pg_proc p ON p.pronamespace = c.relnamespace AND p.proname = 'lock_class'
  WHERE c.relname = 'identity';
 
--- name: done_migrations
--- The applied migrations.
-SELECT number FROM migrations;
+-- name: applied_migrations
+-- The number and name of each applied migration.
+SELECT number, name FROM {schema}.migrations;
 
 -- name: note_migration
 -- This was applied, and code from this schema number on may use what it made.
