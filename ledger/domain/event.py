@@ -25,7 +25,7 @@ class Event(BaseModel):
     code run side by side. A changed shape needs the next `schema` number and an `upcast`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     topic: ClassVar[str]
     to: ClassVar[StrEnum | None] = None
