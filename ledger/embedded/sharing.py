@@ -198,12 +198,9 @@ class Share:
 
 
 @contextlib.contextmanager
-def throwaway(*, durable: bool = False, under: Path | None = None) -> Iterator[Embedded]:
-    """A running server in a folder that is deleted afterwards, for tests; not durable unless asked.
-
-    under: where the folder is made; by default among the system's temporary files.
-    """
-    home = Path(tempfile.mkdtemp(prefix="ledger-throwaway-", dir=under))
+def throwaway(*, durable: bool = False) -> Iterator[Embedded]:
+    """A running server in a temporary folder that is deleted afterwards, for tests; durable only if asked."""
+    home = Path(tempfile.mkdtemp(prefix="ledger-throwaway-"))
     if os.geteuid() == 0:
         home.chmod(0o711)  # the server's user must pass through
     server = Embedded(home, durable=durable)

@@ -20,7 +20,7 @@ GRANT EXECUTE ON FUNCTION {schema}.repair_heads, {schema}.hold_head, {schema}.re
 GRANT EXECUTE ON FUNCTION {schema}.announce TO {writer}, {projector};
 GRANT EXECUTE ON FUNCTION {schema}.stream_name, {schema}.category_of, {schema}.key_of, {schema}.escaped_part,
                           {schema}.unescaped TO {reader}, {writer}, {projector};
-GRANT SELECT ON {schema}.topic_statuses, {schema}.sets, {schema}.levels, {schema}.level_facts TO {writer};
+GRANT SELECT ON {schema}.topic_statuses, {schema}.sets TO {writer};
 GRANT INSERT, UPDATE, DELETE ON {schema}.views, {schema}.view_copies, {schema}.view_parked TO {projector};
 GRANT EXECUTE ON FUNCTION {schema}.keep_position, {schema}.forget_position, {schema}.park_stream, {schema}.retry_parked,
                           {schema}.release_parked TO {writer};
