@@ -69,7 +69,7 @@ $$;
 
 -- Announce what domains declare; returns the topics and categories that are news. p_parts: `topics`, each [topic, status,
 -- field]; `sets`, rows of that table; `levels`, rows of that table with `facts`, each [topic, fact, flag, status].
--- p_only_new: what was announced before stays as it is. The parts of levels only grow; news of a level is news of the
+-- p_only_new: earlier announcements are not changed. The parts of levels only grow; news of a level is news of the
 -- topic that every such stream begins with, so that the copies of views fold its streams anew. One at a time, so that the
 -- numbers of announcements ascend in the order in which they can be seen.
 CREATE OR REPLACE FUNCTION announce(p_parts jsonb, p_only_new boolean) RETURNS text[]
