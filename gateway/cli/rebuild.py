@@ -153,11 +153,10 @@ def _each(act: Any, views: Sequence[View], shown: Progress, jobs: int) -> list[R
 
 
 def _partly(log: Ledger, views: Sequence[View], stream: str, category: str, session: Session) -> None:
-    from projections.engine.copies import Copies, projecting
+    from projections.engine.copies import open_copies
     from projections.engine.refold import refold
 
-    with projecting(log) as connection:
-        copies = Copies(connection, log.schema)
+    with open_copies(log) as copies:
         for view in views:
             live = copies.followed(view)
             many = refold(copies, view, live.number, prefix=stream, category=category)

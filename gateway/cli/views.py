@@ -344,13 +344,12 @@ def _chosen(found: Sequence[ParkedStream], view: str, stream: str | None) -> lis
 
 def _retry(log: Ledger, view: View, chosen: Sequence[ParkedStream], session: Session) -> int:
     """Follow streams again, in the order of their events; returns how many failed."""
-    from projections.engine.copies import Copies, projecting
+    from projections.engine.copies import open_copies
     from projections.engine.refold import retry as again
     from projections.engine.watch import parked as found
 
     failed = 0
-    with projecting(log) as connection:
-        copies = Copies(connection, log.schema)
+    with open_copies(log) as copies:
         copy = copies.followed(view)
         for one in chosen:
             followed = again(copies, view, copy.number, one.stream)

@@ -200,12 +200,9 @@ class ClientLock:
 
 
 @contextlib.contextmanager
-def throwaway(*, durable: bool = False, under: Path | None = None) -> Iterator[Embedded]:
-    """A running server in a folder that is deleted afterwards, for tests; not durable by default.
-
-    under: the parent folder. Default: the system's folder of temporary files.
-    """
-    home = Path(tempfile.mkdtemp(prefix="ledger-throwaway-", dir=under))
+def throwaway(*, durable: bool = False) -> Iterator[Embedded]:
+    """A running server in a temporary folder that is deleted afterwards, for tests; not durable by default."""
+    home = Path(tempfile.mkdtemp(prefix="ledger-throwaway-"))
     if os.geteuid() == 0:
         home.chmod(0o711)  # the server's user must be able to enter it
     server = Embedded(home, durable=durable)

@@ -98,8 +98,7 @@ class Pieces:
         """
         digests = self._digests(arrivals)
         looked = self._looked(digests)
-        with self.ledger.reader() as connection:
-            seen = run(connection, self.ledger.schema, SQL.import_pieces, **looked)
+        seen = self.ledger.query(SQL.import_pieces, **looked)
         known = self._known(arrivals, digests, [_Recorded.of(*row) for row in seen])
         many = min(known.many, len(arrivals)) if known else len(arrivals)
         command = f"import/{self.at}/{self._before}/{digests[many - 1]}/{many}/{self.name or ''}"
@@ -145,8 +144,7 @@ class Pieces:
 
     def _shorter(self, piece: _Recorded, arrivals: Sequence[Arrival]) -> _Recorded:
         """The piece, if it contains the rest of the file. Raises BadFile if the file was changed."""
-        with self.ledger.reader() as connection:
-            rows = run(connection, self.ledger.schema, SQL.events_between, first=piece.first, last=piece.last)
+        rows = self.ledger.query(SQL.events_between, first=piece.first, last=piece.last)
         pairs = list(zip(arrivals, map(read.recorded, rows), strict=False))
         differ = [arrival for arrival, event in pairs if not is_as_recorded(arrival, event)]
         if not differ and len(arrivals) < piece.many:
@@ -235,8 +233,7 @@ class RowsById:
         return SortedRows(new, len(arrivals) - len(new))
 
     def _recorded(self, commands: list[str]) -> dict[str, Recorded]:
-        with self.ledger.reader() as connection:
-            rows = run(connection, self.ledger.schema, SQL.events_of_commands, commands=commands)
+        rows = self.ledger.query(SQL.events_of_commands, commands=commands)
         return {command: read.recorded(row) for command, *row in rows}
 
     def changed(self, arrival: Arrival) -> BadFile:
@@ -287,8 +284,7 @@ class TraceNames:
         """Topic and body of the first event of each stream that exists."""
         if not streams:
             return {}
-        with self.ledger.reader() as connection:
-            rows = run(connection, self.ledger.schema, SQL.begun_streams, streams=streams)
+        rows = self.ledger.query(SQL.begun_streams, streams=streams)
         return {stream: (topic, data) for stream, topic, data in rows}
 
 
@@ -434,8 +430,7 @@ class DryRun:
     def _look_up(self, streams: Sequence[str]) -> None:
         unknown = [stream for stream in streams if stream not in self.versions]
         if unknown:
-            with self.ledger.reader() as connection:
-                rows = run(connection, self.ledger.schema, READ.stream_versions, streams=unknown)
+            rows = self.ledger.query(READ.stream_versions, streams=unknown)
             self.versions |= dict(rows)
 
 

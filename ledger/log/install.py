@@ -18,7 +18,6 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from ..errors import BadInput, BadName, DamagedLedger, NoPermission, ReadOnly, SchemaMismatch
-from . import install
 from . import sql as scripts
 from .server_errors import ledger_errors
 
@@ -97,9 +96,9 @@ def _install(connection: psycopg.Connection[Any], schema: str) -> None:
     let_make_schemas(connection, schema)
     there = is_there(connection, schema)
     if not there:
-        install.make_schema(connection, schema)
-    install.make_schema_of(connection, schema, "views", "projector")
-    install.make_schema_of(connection, schema, "effects", "owner")
+        make_schema(connection, schema)
+    make_schema_of(connection, schema, "views", "projector")
+    make_schema_of(connection, schema, "effects", "owner")
     _open_views_schema(connection, schema)
     run("enter_schema")
     run("become_owner", role="owner")

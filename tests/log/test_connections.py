@@ -19,6 +19,7 @@ from psycopg.conninfo import make_conninfo
 import ledger
 from ledger import AppendUncertain, Ledger, LedgerBusy, ServerUnavailable
 from ledger.embedded import Embedded, throwaway
+from ledger.log import pool
 from ledger.log.install import init
 from tests.lamp import LampRead, OpenLamp
 
@@ -48,6 +49,23 @@ def test_threads_share_the_connections(dsn: str) -> None:
         assert log.pool._pool is not None
         assert log.pool._pool.get_stats()["pool_max"] == 3
         assert log.pool._pool.get_stats()["pool_size"] <= 3
+
+
+def test_opening_a_ledger_takes_one_connection(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(pool, "awake", lambda conninfo: asked.append(conninfo) or conninfo)
+    with ledger.connect(dsn) as log:
+        log.append("lamp/a", LampRead())
+        assert len(asked) == 1
+        with log.reader(), log.reader():
+            assert len(asked) == 2
+
+
+def test_a_connection_that_the_pool_did_not_take_is_closed(dsn: str) -> None:
+    with ledger.connect(dsn) as log:
+        kept = pool.connect_when_ready(dsn, 5)
+        log.pool._ready.append(kept)
+    assert kept.closed
 
 
 def test_threads_that_begin_at_once_open_one_pool(dsn: str) -> None:

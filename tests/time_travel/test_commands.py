@@ -26,7 +26,7 @@ def test_a_past_is_made_listed_and_dropped(log: Ledger, connection: Connection, 
 
     (told,) = pledger("as-of", "make", "--at", "now", "--json").objects
     assert (told["position"], told["events"], told["streams"], told["beyond"]) == (6, 6, 3, True)
-    assert set(told["views"]) >= {"in_state", "progress", "items", "activity"}
+    assert set(told["views"]) >= {"in_state", "progress", "lsm_items", "activity"}
     (again,) = pledger("as-of", "make", "--position", "6", "--json").objects
     assert (again["new"], again["made_at"]) == (False, told["made_at"])
 
