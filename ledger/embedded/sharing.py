@@ -201,7 +201,7 @@ class ClientLock:
 
 @contextlib.contextmanager
 def throwaway(*, durable: bool = False) -> Iterator[Embedded]:
-    """A running server in a temporary folder that is deleted afterwards, for tests; not durable by default."""
+    """A running server for tests, in a temporary folder that is then deleted; not durable by default."""
     home = Path(tempfile.mkdtemp(prefix="ledger-throwaway-"))
     if os.geteuid() == 0:
         home.chmod(0o711)  # the server's user must be able to enter it
