@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from ledger import (
 from ledger.embedded import Embedded, throwaway
 from ledger.log.install import init
 from tests.lamp import LampRead, OpenLamp
+from tests.temporary import short_folder
 
 Connection = psycopg.Connection[Any]
 BODY = Body("lamp.read", 1, "{}")
@@ -55,7 +55,7 @@ def test_a_read_only_database(dsn: str, admin_dsn: str) -> None:
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
     """A disk of 12 MB; needs root, and a system that lets it mount."""
-    folder = Path(tempfile.mkdtemp(prefix="ledger-disk-", dir="/tmp"))
+    folder = short_folder("disk")
     mounted = shutil.which("mount") and subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=12m,mode=0777", "tmpfs", str(folder)],
         capture_output=True,
