@@ -2,7 +2,7 @@
 Every error the ledger raises on purpose.
 
 LedgerError
-├── BadInput                 what was given can never be recorded; nothing was sent
+├── BadInput                 invalid input: it can never be recorded; nothing was sent
 │   ├── BadName              a stream name, key part, topic or id that cannot be used
 │   ├── BadBody              a body that PostgreSQL would change or refuse
 │   ├── BadFile              a file to import that is malformed; names the place
@@ -14,7 +14,7 @@ LedgerError
 │   │   ├── InvalidState     no such state, or two initial states
 │   │   ├── InvalidTransition       no such transition in the table
 │   │   ├── InvalidCallback  a callback cannot be called
-│   │   └── StateConstantConflict   two states that are written the same in upper case
+│   │   └── StateConstantConflict   two states that are equal in upper case
 │   ├── UnknownOperation     no operation is registered under this name
 │   ├── BadPayload           a payload does not fit the model of its operation
 │   ├── BadMetadata          the metadata of a move does not fit the model of the transition
@@ -25,7 +25,7 @@ LedgerError
 │   ├── GuardRefused         a guard of a machine refused the move
 │   ├── BadTable             a table of transitions of another system contradicts itself
 │   ├── StreamConflict       another writer came first: load again and decide again
-│   │   └── TransitionConflict      somebody else moved the object first
+│   │   └── TransitionConflict      another writer moved the object first
 │   ├── GuardFailed          status or lease token is not what the guard requires
 │   ├── CommandReused        this command id already recorded something else
 │   ├── EffectFailed         a registered inline effect raised; the append is undone
@@ -75,7 +75,7 @@ def _unpickled(kind: type[LedgerError], said: tuple[Any, ...]) -> LedgerError:
 
 
 class BadInput(LedgerError, ValueError):
-    """What was given can never be recorded; nothing was sent."""
+    """Invalid input: it can never be recorded; nothing was sent."""
 
 
 class BadName(BadInput):
@@ -114,7 +114,7 @@ class UnknownFlag(BadInput, AttributeError):
     """An item of this level has no such flag."""
 
     def __init__(self, flag: str, level: str, flags: Iterable[str]) -> None:
-        super().__init__(f"{flag!r} is no flag of {level}; its flags: {', '.join(flags) or 'none'}")
+        super().__init__(f"{flag!r} is not a flag of {level}; its flags: {', '.join(flags) or 'none'}")
         self.flag, self.level = flag, level
 
 
@@ -123,8 +123,8 @@ class UnknownView(BadInput):
 
     def __init__(self, view: str, known: Iterable[str]) -> None:
         super().__init__(
-            f"no view is named {shown(view)}; known are {', '.join(sorted(known)) or 'none'}: import "
-            "the module that declares it"
+            f"no view is named {shown(view)}; known views: {', '.join(sorted(known)) or 'none'}; import the "
+            "module that declares it"
         )
         self.view = view
 
@@ -134,8 +134,8 @@ class UnknownMachine(BadInput):
 
     def __init__(self, machine: str, known: Iterable[str]) -> None:
         super().__init__(
-            f"no machine is named {shown(machine)}; known are {', '.join(sorted(known)) or 'none'}; "
-            "one is known to the ledger once an object moved, and to a process that imports it"
+            f"no machine is named {shown(machine)}; known machines: {', '.join(sorted(known)) or 'none'}; a "
+            "machine is known after the first move of an object, or when its module is imported"
         )
         self.machine = machine
 
@@ -157,11 +157,11 @@ class InvalidCallback(BadDefinition):
 
 
 class StateConstantConflict(BadDefinition):
-    """Two states that are written the same in upper case."""
+    """Two states that are equal in upper case."""
 
     def __init__(self, constant: str, state: str, other: object) -> None:
         super().__init__(
-            f"state {shown(state)} would be the constant {constant}, which is {shown(other)} already"
+            f"state {shown(state)} needs the constant {constant}, which {shown(other)} has already"
         )
         self.constant, self.state, self.other = constant, state, other
 
@@ -171,8 +171,9 @@ class UnknownOperation(BadInput, KeyError):
 
     def __init__(self, operation: str, known: Iterable[str]) -> None:
         super().__init__(
-            f"Unknown operation: {shown(operation)}; known are {', '.join(sorted(known)) or 'none'}: "
-            "register it, or give the worker the registry that has it"
+            f"Unknown operation: {shown(operation)}; known operations: "
+            f"{', '.join(sorted(known)) or 'none'}; register it, or give the worker the "
+            "registry that contains it"
         )
         self.operation = operation
 
@@ -184,7 +185,7 @@ class BadPayload(BadInput):
 
     def __init__(self, operation: str, model: str, wrong: Iterable[str]) -> None:
         self.operation, self.model, self.wrong = operation, model, tuple(wrong)
-        super().__init__(f"the payload for {operation} is no {model}: {'; '.join(self.wrong)}")
+        super().__init__(f"the payload for {operation} does not fit {model}: {'; '.join(self.wrong)}")
 
 
 class BadMetadata(BadInput):
@@ -193,7 +194,7 @@ class BadMetadata(BadInput):
     def __init__(self, from_state: str | None, to_state: str, model: str, wrong: Iterable[str]) -> None:
         self.from_state, self.to_state, self.model, self.wrong = from_state, to_state, model, tuple(wrong)
         super().__init__(
-            f"what is said with the move from {from_state or 'nothing'} to {to_state} is no {model}: "
+            f"the metadata of the move from {from_state or 'nothing'} to {to_state} does not fit {model}: "
             f"{'; '.join(self.wrong)}"
         )
 
@@ -211,7 +212,7 @@ class MoveNotAllowed(Refused):
 
     def __init__(self, old: str | None, new: str, allowed: Iterable[str] = ()) -> None:
         self.old, self.new, self.allowed = old, new, tuple(sorted(allowed))
-        way = f"; from there: {', '.join(self.allowed)}" if self.allowed else ""
+        way = f"; allowed from there: {', '.join(self.allowed)}" if self.allowed else ""
         super().__init__(f"cannot move from {old or 'nothing'} to {new}{way}")
 
 
@@ -226,11 +227,11 @@ class TransitionFailed(MoveNotAllowed):
     ) -> None:
         super().__init__(old, new, allowed)
         self.machine, self.from_state, self.to_state, self.is_gone = machine, old, new, is_gone
-        way = f"; from there: {', '.join(self.allowed)}" if self.allowed else ""
+        way = f"; allowed from there: {', '.join(self.allowed)}" if self.allowed else ""
         if is_gone:
             way = (
-                f": the definition has no state '{old}' any more; declare it with a way out, such as "
-                f"From('{old}').To('{new}'), and move on"
+                f": the definition no longer has the state '{old}'; declare it with a transition out, such "
+                f"as From('{old}').To('{new}')"
             )
         start = "nothing" if old is None else f"'{old}'"
         self.args = (f"{machine}: Cannot transition from {start} to '{new}'{way}",)
@@ -253,7 +254,7 @@ class BadTable(Refused):
     def __init__(self, table: str, many: int, faults: Iterable[str]) -> None:
         self.table, self.many, self.faults = table, many, tuple(faults)
         more = "" if many <= len(self.faults) else f"; and {many - len(self.faults)} more"
-        super().__init__(f"{table} has {many} faults: {'; '.join(self.faults)}{more}")
+        super().__init__(f"{table} has {many} errors: {'; '.join(self.faults)}{more}")
 
 
 class StreamConflict(Refused):
@@ -267,7 +268,7 @@ class StreamConflict(Refused):
 
 
 class TransitionConflict(StreamConflict):
-    """Somebody else moved the object first: load it and decide again (spec S2-12, S2-13).
+    """Another writer moved the object first: load it and decide again (spec S2-12, S2-13).
 
     in_transaction: the caller's own transaction keeps its old snapshot; run the whole transaction again.
     """
@@ -278,9 +279,9 @@ class TransitionConflict(StreamConflict):
         super().__init__(stream, expected, found)
         self.to_state, self.in_transaction = to_state, in_transaction
         move = "a move" if to_state is None else f"the move to {to_state}"
-        way = "roll this transaction back and run it" if in_transaction else "load it again and decide"
+        way = "roll back this transaction and run it" if in_transaction else "load it again and decide"
         self.args = (
-            f"{stream}: somebody else moved it before {move} was recorded "
+            f"{stream}: another writer moved it before {move} was recorded "
             f"(expected {expected}, found version {found}); {way} again",
         )
 
@@ -289,7 +290,7 @@ class GuardFailed(Refused):
     """The stream's status or lease token is not what the guard requires."""
 
     def __init__(self, stream: str, wanted: str, found: str) -> None:
-        super().__init__(f"{stream}: the guard wants {wanted}, found {found}")
+        super().__init__(f"{stream}: the guard requires {wanted}, found {found}")
         self.stream, self.wanted, self.found = stream, wanted, found
 
 
@@ -297,9 +298,7 @@ class CommandReused(Refused):
     """This command id already recorded something else."""
 
     def __init__(self, command: str) -> None:
-        super().__init__(
-            f"command {command!r} already recorded other content; a new decision needs a new command id"
-        )
+        super().__init__(f"command {command!r} already recorded other content; use a new command id")
         self.command = command
 
 
@@ -314,7 +313,7 @@ class EffectFailed(Refused):
 class AlreadyOpen(Refused):
     """This stream is open in this scope already."""
 
-    def __init__(self, stream: str, scope: str, way: str = "use the object that you have") -> None:
+    def __init__(self, stream: str, scope: str, way: str = "use the object that is open") -> None:
         super().__init__(f"{stream} is already open in {scope}; {way}")
         self.stream, self.scope = stream, scope
 
@@ -323,7 +322,7 @@ class BeingBuilt(Refused):
     """Another process is building this view."""
 
     def __init__(self, view: str) -> None:
-        super().__init__(f"view {view} is being built by somebody else; wait for that, or stop it")
+        super().__init__(f"another process is building view {view}; wait for it, or stop it")
         self.view = view
 
 
@@ -332,8 +331,8 @@ class DefinitionChanged(Refused):
 
     def __init__(self, view: str, copy: int) -> None:
         super().__init__(
-            f"copy {copy} of view {view} was built by another definition than this code's: "
-            f"run `pledger rebuild {view}`, or run the code that built it"
+            f"copy {copy} of view {view} was built by another definition: run `pledger rebuild {view}`, or "
+            "the code that built it"
         )
         self.view, self.copy = view, copy
 
@@ -343,8 +342,8 @@ class EventsMissing(Refused):
 
     def __init__(self, view: str, position: int, after: int) -> None:
         super().__init__(
-            f"view {view} is at position {position}, and what was handed in begins after {after}: hand in "
-            "the events between them first, such as the log holds them"
+            f"view {view} is at position {position}, but the given events start after {after}: give the "
+            "events in between first; read them from the log"
         )
         self.view, self.position, self.after = view, position, after
 
@@ -354,8 +353,8 @@ class ViewsDiffer(Refused):
 
     def __init__(self, view: str, rows: int, most: int) -> None:
         super().__init__(
-            f"view {view}: {rows} rows differ between the rebuilt copy and the live one, allowed were "
-            f"{most}; the live one stays"
+            f"view {view}: {rows} rows differ between the rebuilt copy and the live one, more than the "
+            f"{most} allowed; the live copy stays"
         )
         self.view, self.rows, self.most = view, rows, most
 
@@ -365,7 +364,7 @@ class ClaimLost(Refused):
 
     def __init__(self, stream: str, work: str) -> None:
         super().__init__(
-            f"{stream}: {work} was taken over, ended or undone meanwhile; its result changes nothing"
+            f"{stream}: {work} was taken over, ended or undone meanwhile; its result is discarded"
         )
         self.stream, self.work = stream, work
 
@@ -376,7 +375,7 @@ class WorkStopped(ClaimLost):
     def __init__(self, stream: str, reason: str) -> None:
         super().__init__(stream, "the claim")
         self.reason = reason
-        self.args = (f"{stream}: {reason}; stop working on it: what comes of it changes nothing",)
+        self.args = (f"{stream}: {reason}; stop working on it: its result will be discarded",)
 
 
 class DuplicateJob(Refused):
@@ -394,8 +393,8 @@ class LockLost(Refused):
 
     def __init__(self, stream: str) -> None:
         super().__init__(
-            f"{stream}: the lock of this scope was lost, and what it read below may have changed since; "
-            "nothing was stored: open it again and decide again"
+            f"{stream}: the lock of this scope was lost, so what it read may have changed; nothing was "
+            "stored: open it again and decide again"
         )
         self.stream = stream
 
@@ -451,9 +450,7 @@ class CursorMismatch(LedgerError):
     """The cursor is of another ledger, or of a history that was rolled back."""
 
     def __init__(self, wrong: str) -> None:
-        super().__init__(
-            f"{wrong}; rebuild the reader from the start, or restore the ledger that it followed"
-        )
+        super().__init__(f"{wrong}; rebuild the reader from the start, or restore the ledger that it read")
         self.wrong = wrong
 
 
@@ -462,9 +459,9 @@ class ReactionFailed(LedgerError):
 
     def __init__(self, reactor: str, position: int, topic: str, cause: BaseException) -> None:
         super().__init__(
-            f"reactor {reactor} stopped before the event at position {position} ({topic}), on which it "
-            f"failed: {type(cause).__name__}: {_clipped(str(cause))}; fix the cause and start it again: "
-            "it goes on there"
+            f"reactor {reactor} failed on the event at position {position} ({topic}): "
+            f"{type(cause).__name__}: {_clipped(str(cause))}; fix the cause and start it again: it "
+            "continues with this event"
         )
         self.reactor, self.position, self.topic = reactor, position, topic
 
@@ -482,7 +479,7 @@ class TablesMissing(ViewFailed):
 
     def __init__(self, view: str, tables: Iterable[str]) -> None:
         self.tables = tuple(tables)
-        reason = f"its tables {', '.join(self.tables)} are not there, dropped by hand perhaps"
+        reason = f"its tables {', '.join(self.tables)} are missing"
         super().__init__(view, reason)
         self.args = (f"view {view} cannot be read: {reason}; run `pledger rebuild {view}`",)
 
@@ -506,7 +503,7 @@ class AppendUncertain(ServerUnavailable):
         self.streams = tuple(streams)
         super().__init__(
             f"the connection broke while appending to {', '.join(self.streams[:3])}: it may or may not be "
-            "recorded; load the stream to see, or give the append a command id, which makes repeating it safe"
+            "recorded; load the stream to check, or give appends a command id, which makes a repeat safe"
         )
 
 
@@ -519,7 +516,9 @@ class LockTimeout(LedgerBusy, TimeoutError):
 
     def __init__(self, stream: str, seconds: float | None, holder: str | None = None) -> None:
         by = f" by {holder}" if holder else ""
-        waited = "in two scopes that wait for each other" if seconds is None else f"after {seconds:g} s"
+        waited = (
+            "in a scope that waits for this one (deadlock)" if seconds is None else f"after {seconds:g} s"
+        )
         super().__init__(f"{stream} is still open elsewhere{by} {waited}; nothing was changed")
         self.stream, self.seconds, self.holder = stream, seconds, holder
 

@@ -28,24 +28,24 @@ class Program(NamedTuple):
 
 PROGRAMS: Final[dict[str, Program]] = {
     "pledger worker run": Program(
-        ("writer", "projector"), "claims work, records outcomes, keeps views of jobs"
+        ("writer", "projector"), "claims work, records outcomes, updates the views of jobs"
     ),
     "pledger worker run --no-views": Program(("writer", "reader"), "the same; `views follow` runs elsewhere"),
-    "pledger reaper run": Program(("writer", "reader"), "ends claims that nobody renews"),
-    "Scheduler": Program(("writer", "reader"), "submits what is due; every worker has one"),
-    "pledger react": Program(("writer", "reader"), "answers events, and keeps its position"),
-    "pledger machines timeouts": Program(("writer", "reader"), "moves what is overdue"),
-    "pledger machines adopt": Program(("writer", "reader"), "records moves of another table"),
+    "pledger reaper run": Program(("writer", "reader"), "ends claims that are not renewed"),
+    "Scheduler": Program(("writer", "reader"), "submits due jobs; every worker runs one"),
+    "pledger react": Program(("writer", "reader"), "answers events, and stores its position"),
+    "pledger machines timeouts": Program(("writer", "reader"), "moves objects whose timeout is due"),
+    "pledger machines adopt": Program(("writer", "reader"), "records the moves of a transitions table"),
     "pledger import": Program(("writer", "reader"), "records the events of a file"),
     "pledger views follow": Program(("projector",), "writes the views"),
     "pledger views retry": Program(("projector",), "retries parked streams"),
-    "pledger rebuild": Program(("projector",), "makes views, heads and command ids anew"),
-    "pledger verify": Program(("projector",), "makes views anew to compare them; repairs with `--repair`"),
-    "pledger verify --check ''": Program(("reader",), "compares heads and command ids only, repairs nothing"),
-    "pledger as-of make": Program(("projector",), "makes the past in a schema of its own"),
+    "pledger rebuild": Program(("projector",), "rebuilds views, heads and command ids"),
+    "pledger verify": Program(("projector",), "rebuilds views to compare them; repairs with `--repair`"),
+    "pledger verify --check ''": Program(("reader",), "compares only heads and command ids, repairs nothing"),
+    "pledger as-of make": Program(("projector",), "makes a copy of the past in a schema of its own"),
     "pledger as-of drop": Program(("projector",), "drops it"),
 }
-"""By the name of the command, or of the class where there is no command."""
+"""By the name of the command, or of the class if there is no command."""
 
 
 def require_roles(ledger: Ledger, program: str) -> None:

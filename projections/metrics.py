@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from ledger import Ledger, LedgerError
 from ledger.log.readers import ParkedStreams
-from ledger.log.sql import Statements, run
+from ledger.log.sql import Statements
 
 from .engine.watch import State, ViewState, watch
 from .jobs.metrics import job_metrics
@@ -134,8 +134,7 @@ def _reactors(ledger: Ledger) -> Iterator[Metric]:
 
 def _log(ledger: Ledger) -> Iterator[Metric]:
     """The end of the log, which the views have to reach."""
-    with ledger.reader() as connection:
-        rows = run(connection, ledger.schema, SQL.log_newest)
+    rows = ledger.query(SQL.log_newest)
     last = GaugeMetricFamily("pledger_log_position", "Position of the last event.", labels=("schema",))
     at = GaugeMetricFamily(
         "pledger_log_last_event_timestamp_seconds", "When it was recorded.", labels=("schema",)

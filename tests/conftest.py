@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,14 +14,11 @@ from psycopg import sql
 import ledger
 from ledger.embedded import Embedded, throwaway
 from ledger.log.install import init
+from tests.temporary import IN_MEMORY, use_memory
 
 _numbers = count(1)
 
-MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
-"""Files in memory, and how many bytes must be free. A database has 300 files, and where others were just
-deleted, ext4 takes ten times as long to make them: 0.2 s instead of 0.02."""
-
-IN_MEMORY = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM
+use_memory()
 STRATEGY = "FILE_COPY" if IN_MEMORY else "WAL_LOG"
 """How a database is made: to copy files needs two checkpoints, which cost nothing in memory."""
 
@@ -45,7 +40,7 @@ def minutes(pytestconfig: pytest.Config) -> float:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Embedded]:
     """One server for the whole session; not durable, because its data is thrown away."""
-    with throwaway(under=MEMORY if IN_MEMORY else None) as server:
+    with throwaway() as server:
         yield server
 
 

@@ -26,9 +26,9 @@ def add_to(app: typer.Typer) -> None:
 def init(context: typer.Context, as_json: AsJson = False) -> None:
     """Create the ledger, or migrate it.
 
-    In the database that --dsn names. Run again, it changes nothing.
+    Works in the database of --dsn. Run again, it changes nothing.
 
-    JSON: dsn, schema, ledger, schema_number, schema_number_before (null: it was made now), created_at.
+    JSON: dsn, schema, ledger, schema_number, schema_number_before (null for a new ledger), created_at.
     """
     session = session_of(context, as_json)
     from ledger.log.admin import initialise
@@ -38,9 +38,9 @@ def init(context: typer.Context, as_json: AsJson = False) -> None:
     if made.before is None:
         session.say(f"a new ledger was made in schema {made.schema!r}")
     elif made.before < who.schema_number:
-        session.say(f"the ledger was brought from schema {made.before} to {who.schema_number}")
+        session.say(f"the ledger was migrated from schema {made.before} to {who.schema_number}")
     else:
-        session.say("the ledger was there already; its functions and rights were made anew")
+        session.say("the ledger exists already; its functions and rights were installed again")
     shown = {
         "dsn": made.printable,
         "schema": made.schema,
@@ -53,7 +53,7 @@ def init(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 def doctor(context: typer.Context, as_json: AsJson = False) -> None:
-    """Check the server and the ledger; name what is wrong, with a cure.
+    """Check the server and the ledger; show each problem with a remedy.
 
     Changes nothing. Exits 1 if a check fails, 4 if the server cannot be reached.
 
@@ -74,7 +74,7 @@ def doctor(context: typer.Context, as_json: AsJson = False) -> None:
         json_line({"dsn": target.printable, "schema": session.schema, **counted, "checks": told})
     else:
         _print(found, session)
-    session.say(f"{counts['ok']} ok, {counts['warn']} to look at, {counts['fail']} failed")
+    session.say(f"{counts['ok']} ok, {counts['warn']} warnings, {counts['fail']} failed")
     if counts["fail"]:
         flush()
         unreachable = any(check.name == "server" and check.verdict == "fail" for check in found)

@@ -28,7 +28,7 @@ Expected = Annotated[
 ]
 Command = Annotated[
     str | None,
-    typer.Option(metavar="ID", help="Records once: a repeat returns what the first call recorded."),
+    typer.Option(metavar="ID", help="Record the event once: a repeat returns the result of the first call."),
 ]
 Causation = Annotated[
     int | None,
@@ -57,8 +57,8 @@ def append(
 ) -> None:
     """Record one event.
 
-    Where the topic's domain is known here (see --domain), its event class checks the body; else the body is
-    recorded as it is. No rule of a domain is checked: use the domain's own commands for that.
+    If the topic's domain is imported (see --domain), its event class checks the body; otherwise the body is
+    recorded unchecked. The domain's rules are not checked: use the domain's own commands for that.
 
     JSON: stream, version, position, recorded_at, repeated.
     """
@@ -79,7 +79,7 @@ def append(
     }
     session.print_fields(shown)
     if done.repeated:
-        session.say(f"the command {command} had recorded this before")
+        session.say(f"the command {command} recorded this before")
 
 
 def _expected(text: str) -> Any:

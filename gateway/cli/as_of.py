@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from projections.time_travel.make import Making
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="VIEW", help="Only these views; else all that are known.")
+    list[str] | None, typer.Argument(metavar="VIEW", help="Only these views. Default: all known views.")
 ]
-Where = Annotated[int, typer.Argument(metavar="POSITION", min=0, help="The position that it is as of.")]
+Where = Annotated[int, typer.Argument(metavar="POSITION", min=0, help="The position of the copy.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -45,9 +45,9 @@ def make(
 ) -> None:
     """Make a copy of the ledger as of a position or a time; by default as it is now.
 
-    In a schema of its own, LEDGER_as_of_POSITION: the views with their counters, `heads` (version, status and
-    state of every stream), and `events`. It stays as it is until it is dropped. What is there already is not
-    made again.
+    The copy is a schema of its own, LEDGER_as_of_POSITION, with the views and their counters, `heads`
+    (version, status and state of every stream), and `events`. It does not change until it is dropped. A copy
+    that exists already is not made again.
 
     \b
     Examples:
@@ -69,7 +69,7 @@ def make(
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
     """List the copies.
 
-    JSON, one object a line, as `make` prints it.
+    JSON, one object per line, as `make` prints it.
     """
     session = session_of(context, as_json)
     from projections.time_travel import pasts
@@ -84,18 +84,18 @@ def list_(context: typer.Context, as_json: AsJson = False) -> None:
 def drop(context: typer.Context, position: Where, as_json: AsJson = False) -> None:
     """Drop the copy of a position.
 
-    Exits 3 where there is none, 4 where somebody reads it all the time. JSON: dropped.
+    Exits 3 if there is no such copy, 4 if it is in use by readers. JSON: dropped.
     """
     session = session_of(context, as_json)
     from projections.time_travel import drop as drop_past
 
     with session.ledger() as log:
         if not drop_past(log, position):
-            raise NotThere(f"the ledger as of {position} was not made", position=position)
+            raise NotThere(f"there is no copy as of position {position}", position=position)
     if session.json:
         json_line({"dropped": position})
     else:
-        session.say(f"the ledger as of {position} is dropped")
+        session.say(f"the copy as of position {position} is dropped")
 
 
 def _told(shown: Progress) -> Any:
@@ -117,18 +117,18 @@ def _show(past: Past, session: Session) -> None:
     if session.json:
         return
     if past.beyond:
-        session.say("that lies beyond the log, so this is its present end")
+        session.say("that is beyond the end of the log, so this is the end of the log")
     if past.parked or past.unfolded:
         session.say(
             f"{past.parked} streams are left out of a view (table parked), "
             f"{past.unfolded} states could not be folded"
         )
-    session.say(f"look into it: SET search_path TO {past.schema}")
+    session.say(f"to read it: SET search_path TO {past.schema}")
 
 
 def _row(past: Past) -> tuple[Any, ...]:
     if past.made_at is None:
-        return past.schema, past.position, "", "", "", "not finished: make it again, or drop it"
+        return past.schema, past.position, "", "", "", "incomplete: make it again, or drop it"
     time = past.time and local(past.time)
     return past.schema, past.position, time, local(past.made_at), past.events, past.views
 

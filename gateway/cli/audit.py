@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from projections.audit import Blame, Change, Differences, Why
     from projections.audit.chain import Node
 
-Ends = "`7` is a version, `@123` a position, anything else a time, such as 14:00 or now-2h."
-From = Annotated[str, typer.Option("--from", metavar="MOMENT", help=f"The one moment. {Ends}")]
-To = Annotated[str | None, typer.Option("--to", metavar="MOMENT", help="The other one; now by default.")]
+Ends = "`7` is a version, `@123` a position, all else a time, such as 14:00 or now-2h."
+From = Annotated[str, typer.Option("--from", metavar="MOMENT", help=f"The first moment. {Ends}")]
+To = Annotated[str | None, typer.Option("--to", metavar="MOMENT", help="The second moment. Default: now.")]
 Version = Annotated[int | None, typer.Option("--version", metavar="N", min=1, help="As of a version.")]
 
 
@@ -39,14 +39,14 @@ def diff(
     stream: Name,
     from_: From,
     to: To = None,
-    every: Annotated[bool, typer.Option("--all", help="Every change in between, one by one.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show every change between the moments.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what differs in a stream between two moments.
 
-    Each changed field with its old and its new value, and the event that changed it last: its version,
-    position, topic, actor and time. A stream whose domain is not known here (see --domain) is compared by
-    the last value of each field in its events.
+    Shows each changed field with its old and new value, and the event that changed it last: its version,
+    position, topic, actor and time. For a stream of an unknown domain (see --domain), the last value of each
+    field in its events is compared.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ def diff(
 
     JSON, one object: stream, known (whether a domain folded it), from and to (position, time, beyond,
     version), changes (field, path, old, new, version, position, topic, actor, recorded_at; old or new is
-    left out where the field was not there).
+    missing if the field was missing then).
     """
     from projections.audit import Moment
     from projections.audit import diff as compared
@@ -110,9 +110,9 @@ def blame(
 ) -> None:
     """Show who last set each field of a stream's state.
 
-    Each field with its value, and the version, position, topic, actor and time of the last event that
-    changed it; without them, a field that is as it was at the beginning. Now, or as of a version, a position
-    or a time. See `diff` for streams whose domain is not known here.
+    Shows each field with its value, and the version, position, topic, actor and time of the last event that
+    changed it; a field that no event has changed is shown without them. The state is the present one, or as
+    of a version, a position or a time. For streams of an unknown domain see `diff`.
 
     JSON, one object: stream, known, as_of (position, time, beyond, version), fields (field, path, value,
     version, position, topic, actor, recorded_at).
@@ -173,9 +173,7 @@ def _value(value: Any) -> str:
 
 def _advise(session: Session, known: bool) -> None:
     if not known:
-        session.say(
-            "no domain known here folds this stream: these are the fields of its events; see --domain"
-        )
+        session.say("no imported domain folds this stream: these are the fields of its events; see --domain")
 
 
 # Across streams
@@ -184,19 +182,22 @@ def _advise(session: Session, known: bool) -> None:
 def why(
     context: typer.Context,
     stream: Name,
-    version: Annotated[int | None, typer.Option(metavar="N", min=1, help="Its event; else the last.")] = None,
+    version: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="The version of the event. Default: the last.")
+    ] = None,
     within: Annotated[
-        str, typer.Option(metavar="SPAN", help="Search so far around the event, such as 12h, or `all`.")
+        str,
+        typer.Option(metavar="SPAN", help="Search within this span around the event, such as 12h, or `all`."),
     ] = "1d",
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many events.")] = 200,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Show at most N events.")] = 200,
     as_json: AsJson = False,
 ) -> None:
-    """Show what caused an event, and what else came of it: a tree, across streams.
+    """Show the causes and consequences of an event, as a tree across streams.
 
-    Upwards: its cause and the causes of that, in any stream. Downwards: the events that name it as their
-    cause, and those with its correlation, within a span of time. The event itself is marked with *.
+    Above the event: its cause, the cause of that, and so on, in any stream. Below: the events that name it as
+    their cause, and those with its correlation, within a span of time. The event itself is marked with *.
 
-    JSON, one object a line, causes before what they caused: depth, cause (position, null for none that is
+    JSON, one object per line, causes before consequences: depth, cause (position, null if its cause is not
     shown), asked, note, and stream, version, position, topic, recorded_at, actor, correlation, causation.
     """
     from projections.audit import why as chain
@@ -226,7 +227,7 @@ def _print_why(session: Session, answer: Why) -> None:
         table(columns, rows, color=session.color)
     else:
         table([], (_node_cells(node, answer.asked) for node in nodes), color=False)
-    more = f"; there are more than these {len(nodes)}: see --limit" if answer.more else ""
+    more = f"; there are more than {len(nodes)} events: see --limit" if answer.more else ""
     session.say(f"searched positions {answer.first} to {answer.last} (--within){more}")
 
 

@@ -26,16 +26,16 @@ class Feed(StrEnum):
     PROGRESS = "progress"
 
 
-Which = Annotated[Feed, typer.Argument(help="Which view.")]
+Which = Annotated[Feed, typer.Argument(help="The view.")]
 Category = Annotated[
     str | None, typer.Option(metavar="C", help="Only streams, or units of sets, of this category.")
 ]
 Statuses = Annotated[
     list[str] | None,
-    typer.Option("--status", metavar="S", help="Only streams that enter this state. Repeatable."),
+    typer.Option("--status", metavar="S", help="Only streams that enter this status. Repeatable."),
 ]
 After = Annotated[
-    str, typer.Option(metavar="POSITION", help="Only what changed after this; `end`: only from now on.")
+    str, typer.Option(metavar="POSITION", help="Only changes after this position; `end`: only new changes.")
 ]
 
 
@@ -56,15 +56,15 @@ def changes(
 ) -> None:
     """Show what changed in a view: in_state, progress.
 
-    in_state: each change of a stream's state, in order. progress: the sets that changed since, each as it is
-    now. Shows only what readers of the view see.
+    in_state: each change of a stream's status, in order. progress: the sets that have changed, each with its
+    present counts. Shows only what readers of the view can see.
 
-    POSITION may also be a cursor of that feed. JSON, one object a line: of in_state position, stream,
-    version, topic, before, status, at; of progress category, parent, present, running, done, failed, total,
+    POSITION may also be a cursor of this feed. JSON, one object per line: for in_state position, stream,
+    version, topic, before, status, at; for progress category, parent, present, running, done, failed, total,
     percent, position, at.
     """
     if status and view is Feed.PROGRESS:
-        raise Misuse("--status is of `changes in_state`; a set has no status")
+        raise Misuse("--status is only for `changes in_state`: a set has no status")
     session = session_of(context, as_json)
     with session.ledger() as log:
         feed = _feed(log, view, category, status, after)
@@ -105,14 +105,14 @@ def _start(log: Ledger, after: str, kind: type[Cursor]) -> int | Cursor:
         return int(after)
     if ":" in after:
         return kind.parse(after)
-    raise Misuse(f"--after {after!r} is no position: a number of 0 or more, a cursor, or `end`")
+    raise Misuse(f"--after {after!r} is not a position: give a number of 0 or more, a cursor, or `end`")
 
 
 def _advise(session: Session, log: Ledger, view: Feed) -> None:
     from projections.feeds import filling_of
 
     if filling_of(log, view.value) is None:
-        session.say(f"nobody has made the view {view.value} here yet; `pledger rebuild {view.value}` does")
+        session.say(f"the view {view.value} does not exist yet: run `pledger rebuild {view.value}`")
 
 
 def _line_of(session: Session, view: Feed) -> Callable[[Any], None]:

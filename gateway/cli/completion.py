@@ -42,7 +42,7 @@ def prepare() -> None:
 def completion(context: typer.Context, shell: Name, as_json: AsJson = False) -> None:
     """Print the script that completes commands and options in a shell.
 
-    For this session, or for every one from the file that the shell reads at its start:
+    Use it in this session, or in every session through the shell's startup file:
 
     \b
       eval "$(pledger completion bash)"

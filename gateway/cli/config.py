@@ -85,7 +85,7 @@ def _checked(said: Any, file: Path) -> Config:
         raise Misuse(f"{file}: [tool.pledger] must be a table")
     for name, value in said.items():
         if name not in known:
-            raise Misuse(f"{file}: there is no setting {name!r}; there are {', '.join(sorted(known))}")
+            raise Misuse(f"{file}: unknown setting {name!r}; the settings are {', '.join(sorted(known))}")
         if name in ("dsn", "schema", "actor"):
             if not isinstance(value, str) or not value:
                 raise Misuse(f'{file}: {name} must be a text, such as {name} = "…"')

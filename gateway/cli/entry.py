@@ -8,6 +8,7 @@ module in a hidden package could report nothing.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections import Counter
@@ -30,6 +31,8 @@ def main() -> int:
     """Run `pledger`, or report in one sentence which file hides a part of it; returns the exit code."""
     if found := hiding():
         return _refuse(*found)
+    # What is imported stays: to search it for garbage takes a tenth of the start.
+    gc.set_threshold(50_000)
     from gateway.cli.main import main as run
 
     return run()
@@ -60,10 +63,10 @@ def _is_ours(package: str, file: Path) -> bool:
 
 def _refuse(package: str, file: Path | None) -> int:
     if file is None:
-        says = f"the package `{package}` of pipeline-ledger is not there: install pipeline-ledger again"
+        says = f"the package `{package}` of pipeline-ledger is missing: install pipeline-ledger again"
     else:
         says = (
-            f"{file} hides the package `{package}` of pipeline-ledger: rename it, or take its folder off "
+            f"{file} hides the package `{package}` of pipeline-ledger: rename it, or remove its folder from "
             "PYTHONPATH"
         )
     if "--json" in sys.argv[1:]:

@@ -52,7 +52,7 @@ def understood(error: Exception) -> Refusal:
     if isinstance(error, OSError):
         what = error.strerror or str(error)
         return Refusal(Code.REFUSED, name, f"{error.filename}: {what}" if error.filename else what, {})
-    hint = "this is a defect of pledger, and LEDGER_DEBUG=1 shows the traceback to report"
+    hint = "this is a defect of pledger: report it with the traceback, which LEDGER_DEBUG=1 shows"
     return Refusal(Code.DEFECT, name, f"{name}: {_sentence(error)}; {hint}", {})
 
 

@@ -24,16 +24,16 @@ class Code(IntEnum):
 
 MEANING: dict[Code, str] = {
     Code.FINE: "done",
-    Code.REFUSED: "the ledger refused, or found something wrong (doctor)",
+    Code.REFUSED: "the ledger refused the request, or a check found something wrong",
     Code.MISUSE: "wrong use: bad arguments or bad names",
     Code.NOT_FOUND: "nothing is recorded under this name",
     Code.UNREACHABLE: "the server or its ledger cannot be reached or used",
-    Code.CONFLICT: "another writer came first, or has it open",
-    Code.UNSUCCESSFUL: "a job that was waited for, or whose result was asked for, did not succeed",
-    Code.TIMED_OUT: "a job was not over within the time that was allowed for waiting",
+    Code.CONFLICT: "another writer was first, or has the item open",
+    Code.UNSUCCESSFUL: "the job did not succeed (`jobs wait`, `jobs result`, `--wait`)",
+    Code.TIMED_OUT: "the job did not finish before the timeout (`jobs wait`)",
     Code.DEFECT: "a defect of pledger itself (LEDGER_DEBUG=1 shows where)",
     Code.INTERRUPTED: "interrupted (Ctrl-C)",
-    Code.READER_GONE: "the reader of the output went away",
+    Code.READER_GONE: "the reader of the output closed it",
     Code.TERMINATED: "ended by SIGTERM",
 }
 

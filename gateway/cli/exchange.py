@@ -28,7 +28,7 @@ KINDS: Final = ("jsonl", "csv", "xes")
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The file, .gz too; `-` for stdin or stdout.")]
 Kind = Annotated[
-    str | None, typer.Option("--format", metavar="F", help="jsonl, csv or xes; else as FILE is named.")
+    str | None, typer.Option("--format", metavar="F", help="jsonl, csv or xes. Default: by the name of FILE.")
 ]
 Prefix = Annotated[str, typer.Option(metavar="PREFIX", help="Only streams whose names have this prefix.")]
 OneCategory = Annotated[
@@ -37,7 +37,9 @@ OneCategory = Annotated[
 Topics = Annotated[list[str] | None, typer.Option(metavar="T", help="Only this topic. Repeatable.")]
 After = Annotated[int, typer.Option(metavar="POSITION", min=0, help="Only after this position.")]
 Upto = Annotated[int | None, typer.Option(metavar="POSITION", min=0, help="Only up to this position.")]
-OneLog = Annotated[str | None, typer.Option(metavar="STREAM", help="XES: the log, where there are several.")]
+OneLog = Annotated[
+    str | None, typer.Option(metavar="STREAM", help="XES: the stream of the log, if there are several.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -52,8 +54,8 @@ def kind_of(named: str | None, file: str) -> str:
 
     kind = named or format_of(file)
     if kind not in KINDS:
-        raise Misuse(f"say the format of {file}: --format jsonl, csv or xes" if kind is None else
-                     f"there is no format {kind!r}: jsonl, csv or xes")  # fmt: skip
+        raise Misuse(f"give the format of {file}: --format jsonl, csv or xes" if kind is None else
+                     f"unknown format {kind!r}: give jsonl, csv or xes")  # fmt: skip
     return kind
 
 
@@ -71,7 +73,8 @@ def export(
 ) -> None:
     """Write the log, or a part of it, to a file.
 
-    JSON Lines hold everything; `import` reads them into another ledger. FILE appears when it is complete.
+    JSON Lines contain everything; `import` reads them into another ledger. FILE appears only when it is
+    complete.
 
     \b
     Examples:
@@ -79,14 +82,14 @@ def export(
       pledger export - --format csv --category scan
       pledger export incidents.xes --category incident
 
-    JSON, one object: file, events, position (how far of the log it goes).
+    JSON, one object: file, events, position (the last position that was read).
     """
     session = session_of(context, as_json)
     kind = kind_of(format, file)
     if log is not None and kind != "xes":
         raise Misuse(f"--log is not for {kind}")
     if category is not None and stream:
-        raise Misuse("--category and --stream say the same in two ways: give one of them")
+        raise Misuse("--category and --stream exclude each other")
     from ledger.exchange import Part
 
     prefix = stream if category is None else f"{category}/"
@@ -136,30 +139,36 @@ def estimate(events: int, done: int, whole: int | None) -> int:
     return events * whole // done if whole and done else 0
 
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Read all of it, record nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Read the whole file, record nothing.")]
 Category = Annotated[
     str | None, typer.Option(metavar="NAME", help="The category of the streams of XES, or of key columns.")
 ]
 LogName = Annotated[
-    str | None, typer.Option(metavar="NAME", help="XES: the name of the log; else that of FILE.")
+    str | None, typer.Option(metavar="NAME", help="XES: the name of the log. Default: the name of FILE.")
 ]
 States = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="ATTR", help="XES: the attribute that holds the state; else concept:name. Repeatable."
+        metavar="ATTR", help="XES: the attribute with the state. Default: concept:name. Repeatable."
     ),
 ]
-Zone = Annotated[str | None, typer.Option(metavar="ZONE", help="Of times without an offset: Europe/Zurich.")]
+Zone = Annotated[
+    str | None,
+    typer.Option(metavar="ZONE", help="The zone of times without an offset, such as Europe/Zurich."),
+]
 Renumber = Annotated[
-    bool, typer.Option("--renumber", help="Append to what streams have, whatever versions FILE says.")
+    bool,
+    typer.Option(
+        "--renumber", help="Ignore the versions in FILE, and append after the last version of each stream."
+    ),
 ]
 Strict = Annotated[
     bool,
-    typer.Option("--strict", help="XES: refuse what violates the standard, instead of keeping it."),
+    typer.Option("--strict", help="XES: refuse a file that violates the standard."),
 ]
 FileName = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The file's name in the ledger; else its own name, without .gz."),
+    typer.Option(metavar="NAME", help="The file's name in the ledger. Default: its own name, without .gz."),
 ]
 Column = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Own CSV, JSON Lines: the column that holds it.")
@@ -175,11 +184,12 @@ IdColumns = Annotated[
     ),
 ]
 OneTopic = Annotated[
-    str | None, typer.Option(metavar="T", help="Own CSV, JSON Lines: the topic; else CATEGORY.recorded.")
+    str | None, typer.Option(metavar="T", help="Own CSV, JSON Lines: the topic. Default: CATEGORY.recorded.")
 ]
-Delimiter = Annotated[str | None, typer.Option(metavar="C", help="CSV: the delimiter; else detected.")]
+Delimiter = Annotated[str | None, typer.Option(metavar="C", help="CSV: the delimiter. Default: detected.")]
 Encoding = Annotated[
-    str | None, typer.Option(metavar="E", help="CSV: the encoding; else UTF-8, or by the byte order mark.")
+    str | None,
+    typer.Option(metavar="E", help="CSV: the encoding. Default: by the byte order mark, or UTF-8."),
 ]
 
 
@@ -207,11 +217,11 @@ def import_(
     encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record the events of a file, once.
+    """Record the events of a file, each once.
 
-    If it is killed, run it again: it goes on where it stopped, and records nothing twice. Of a file that has
+    If it is killed, run it again: it continues where it stopped, and records nothing twice. If the file has
     grown since, the new part is recorded; a file that changed otherwise is refused. The original times become
-    claimed times. Start with --dry-run: it reads the whole file and reports what is wrong with it.
+    claimed times. Start with --dry-run: it reads the whole file and reports its errors.
 
     \b
     Examples:
@@ -221,8 +231,8 @@ def import_(
       pledger import moves.jsonl --category box --key-column box.id --id-column number
 
     JSON, one object: file, dry_run, events, recorded, there (recorded by an earlier run), streams (new ones),
-    first_position, last_position, faults (how often the file is not as its format has it), places (the first
-    of these).
+    first_position, last_position, faults (how many errors against its format the file has), places (the first
+    of them).
     """
     _import(session_of(context, as_json), file, dry_run, dict(context.params))
 
@@ -259,7 +269,7 @@ def _tell_faults(session: Session, done: Imported) -> None:
 
 def _summary(done: Imported, dry_run: bool) -> str:
     """The result, in a sentence."""
-    there = f"; {done.there} were there already" if done.there else ""
+    there = f"; {done.there} were recorded already" if done.there else ""
     would = "would be recorded" if dry_run else "recorded"
     return f"{done.recorded} events {would}, {done.streams} new streams{there}"
 
@@ -289,7 +299,7 @@ def _xes(name: str, given: dict[str, Any], zone: tzinfo | None) -> Format:
     from ledger.exchange import Xes
 
     if given["category"] is None:
-        raise Misuse("say of which category the streams shall be, such as --category incident")
+        raise Misuse("give the category of the streams, such as --category incident")
     stem = name.lower().removesuffix(".gz").removesuffix(".xes")
     log = given["log"] or name[: len(stem)]
     return Xes(given["category"], log, given["state"] or ["concept:name"], zone, strict=given["strict"])
@@ -341,7 +351,7 @@ def _check_options(kind: str, given: dict[str, Any]) -> None:
         needs = "needs --stream-column, or --key-column together with --category"
         raise Misuse(f"--{wrong[0].replace('_', '-')} {needs}")
     if given["renumber"] and _is_mapped(given):
-        raise Misuse("--renumber is for files that say versions: a table of your own says none")
+        raise Misuse("--renumber is only for files with versions; a table of your own has none")
 
 
 def _separates(delimiter: str) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from projections.engine.follower import BaseFollower
 
 END = "end"
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the log, until Ctrl-C.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until Ctrl-C.")]
 After = Annotated[
     str,
     typer.Option(metavar="POSITION", help="Only after this position; `end`: only new events."),
@@ -32,15 +32,15 @@ After = Annotated[
 Since = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", help="Only from this time on, such as 14:00 or now-2h; local without an offset."
+        metavar="TIME", help="Only from this time, such as 14:00 or now-2h; local time if it has no offset."
     ),
 ]
-Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after so many.")]
+Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after N.")]
 Topics = Annotated[list[str] | None, typer.Option(metavar="T", help="Only this topic. Repeatable.")]
 Prefix = Annotated[str, typer.Option(metavar="PREFIX", help="Only streams whose names have this prefix.")]
 
 
-Lines = Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="How many of the last.")]
+Lines = Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="How many events.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -61,11 +61,11 @@ def log_(
 ) -> None:
     """Show the whole log, in order.
 
-    All streams together: from the first event, after a position, or from a time on. `--since` starts at the
+    The events of all streams: from the first event, after a position, or from a time. `--since` starts at the
     first event that was recorded after the time; the order is always the position.
 
-    POSITION may also be a cursor (LEDGER:POSITION:MARK), which is refused on another history. JSON, one
-    object a line: position, stream, version, topic, schema, recorded_at, actor, data, raw, meta.
+    POSITION may also be a cursor (LEDGER:POSITION:MARK); a cursor of another ledger is refused. JSON, one
+    object per line: position, stream, version, topic, schema, recorded_at, actor, data, raw, meta.
     """
     session = session_of(context, as_json)
     start = _start(after, since)
@@ -85,9 +85,9 @@ def tail(
 ) -> None:
     """Show the last events of the log, in order.
 
-    With -f also what comes, until Ctrl-C; `-n 0 -f` shows only that. The whole log is `pledger log`.
+    With -f, also new events until Ctrl-C; `-n 0 -f` shows only new events. `pledger log` shows the whole log.
 
-    JSON, one object a line: position, stream, version, topic, schema, recorded_at, actor, data, raw, meta.
+    JSON, one object per line: position, stream, version, topic, schema, recorded_at, actor, data, raw, meta.
     """
     session = session_of(context, as_json)
     with session.ledger() as log:
@@ -205,4 +205,4 @@ def _start(after: str, since: str | None) -> int | Cursor | Moment | None:
 
     if ":" in after:
         return Cursor.parse(after)
-    raise Misuse(f"--after {after!r} is no position: a number of 0 or more, a cursor, or `end`")
+    raise Misuse(f"--after {after!r} is not a position: give a number of 0 or more, a cursor, or `end`")

@@ -25,15 +25,15 @@ FLAGS = ("--no-color", "--quiet", "-q")
 
 _CODES = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANING.items())
 EPILOG = f"""\b
-The options above may stand before or after the command.
+Write the options above before or after the command.
 
 \b
 Exit codes:
 {_CODES}
 
 \b
-Results go to stdout, everything else to stderr. Where stdout is no terminal, a row is a
-line of tab-separated values, whole and without titles; with --json it is one JSON object.
+Results go to stdout, everything else to stderr. Where stdout is not a terminal, each row is a line of
+tab-separated values, untruncated and without titles. With --json each row is one JSON object.
 """
 
 app = typer.Typer(
@@ -62,34 +62,38 @@ Dsn = Annotated[
     str | None,
     typer.Option(
         metavar="DSN",
-        help="The ledger's database: postgresql://… or embedded:PATH; else LEDGER_DSN, else the "
-        "configuration's, else libpq's PG* variables, else the embedded server.",
+        help="The ledger's database: postgresql://… or embedded:PATH. Default: the first of LEDGER_DSN, the "
+        "configuration, libpq's PG* variables, and the embedded server.",
     ),
 ]
 Schema = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The ledger's schema; else LEDGER_SCHEMA, else `ledger`.")
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The ledger's schema. Default: LEDGER_SCHEMA, the configuration, or `ledger`."
+    ),
 ]
 Actor = Annotated[
-    str | None, typer.Option(metavar="WHO", help="Who acts; else LEDGER_ACTOR, else user@host.")
+    str | None,
+    typer.Option(metavar="WHO", help="Who acts. Default: LEDGER_ACTOR, the configuration, or user@host."),
 ]
 Domains = Annotated[
     list[str] | None,
-    typer.Option(metavar="MODULE", help="Import a module that declares streams; also LEDGER_DOMAINS."),
+    typer.Option(metavar="MODULE", help="Import a module that declares streams, as LEDGER_DOMAINS does."),
 ]
 Views = Annotated[
     list[str] | None,
-    typer.Option(metavar="MODULE", help="Import a module that declares views; also LEDGER_VIEWS."),
+    typer.Option(metavar="MODULE", help="Import a module that declares views, as LEDGER_VIEWS does."),
 ]
 ConfigFile = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="The configuration; else LEDGER_CONFIG, else pledger.toml or [tool.pledger] in "
-        "pyproject.toml, here or in the nearest folder above.",
+        help="The configuration file. Default: LEDGER_CONFIG, or pledger.toml or [tool.pledger] in "
+        "pyproject.toml, in this folder or the nearest one above it.",
     ),
 ]
-NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; also NO_COLOR.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no advice on stderr.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="Print no colours, as NO_COLOR does.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no advice on stderr.")]
 Version = Annotated[
     bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
 ]

@@ -17,7 +17,8 @@ At = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="As of a time: 14:00, 2026-03-01, 2026-03-01T14:00+01:00, now-2h; local where it has no offset.",
+        help="As of a time: 14:00, 2026-03-01, 2026-03-01T14:00+01:00, now-2h; local time if it has no "
+        "offset.",
     ),
 ]
 Position = Annotated[int | None, typer.Option(metavar="P", min=0, help="As of a position of the log.")]
@@ -41,7 +42,7 @@ def of_stream(log: Ledger, stream: str, moment: Moment) -> AsOf:
 
     found = as_of(log, moment, stream=stream)
     if moment.version is not None and found.beyond:
-        message = f"{stream} has {found.version} version(s), not {moment.version}"
+        message = f"{stream} has no version {moment.version}; its last version is {found.version}"
         raise NotThere(message, stream=stream, version=found.version)
     return found
 
@@ -49,7 +50,7 @@ def of_stream(log: Ledger, stream: str, moment: Moment) -> AsOf:
 def told(found: AsOf) -> str:
     """The position of a result, for a person."""
     time = f", {local(found.time)}" if found.time is not None else ""
-    end = "; that lies beyond the log, so this is its present end" if found.beyond else ""
+    end = "; that is beyond the end of the log, so this is the end of the log" if found.beyond else ""
     return f"as of position {found.position}{time}{end}"
 
 

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from ledger import Ledger, Recorded
     from ledger.log.readers import ParkedByReader
 
-Name = Annotated[str, typer.Argument(metavar="REACTOR", help="A reactor, such as `pledger reactors list`s.")]
+Name = Annotated[
+    str, typer.Argument(metavar="REACTOR", help="A reactor; `pledger reactors list` lists them.")
+]
 OneName = Annotated[str | None, typer.Argument(metavar="REACTOR", help="Only of this reactor.")]
-Stream = Annotated[str | None, typer.Argument(metavar="STREAM", help="A stream that it leaves out.")]
-Everything = Annotated[bool, typer.Option("--all", help="All streams that it leaves out.")]
+Stream = Annotated[str | None, typer.Argument(metavar="STREAM", help="A parked stream.")]
+Everything = Annotated[bool, typer.Option("--all", help="All parked streams of the reactor.")]
 
 group = typer.Typer(
     help="The positions of reactors, and the streams that they parked.", rich_markup_mode=None
@@ -40,11 +42,11 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the reactors: where each stands, and how many streams it leaves out.
+    """List the reactors, with their positions and parked streams.
 
-    A reactor is known once it kept a position. `last` is the last position of the log.
+    A reactor is listed after it has stored a position. `last` is the last position of the log.
 
-    JSON, one object a line: reactor, position, last, updated_at, parked.
+    JSON, one object per line: reactor, position, last, updated_at, parked.
     """
     session = session_of(context, as_json)
     from ledger.log.readers import ParkedStreams
@@ -57,13 +59,13 @@ def list_(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 def parked(context: typer.Context, reactor: OneName = None, as_json: AsJson = False) -> None:
-    """List the streams that reactors leave out, and why.
+    """List the streams that reactors leave out, with the reason.
 
-    Each with the position and topic of that event, how often it was tried, when last, and the error. No event
-    of the stream is handled from there on; all other streams are.
+    Shows the position and topic of the event that failed, the error, how often it was tried, and when last.
+    The reactor handles no later event of the stream; all other streams continue.
 
-    JSON, one object a line: reactor, stream, position, topic, error, tries, parked_at, again (whether another
-    try was asked for).
+    JSON, one object per line: reactor, stream, position, topic, error, tries, parked_at, again (whether a
+    retry was requested).
     """
     session = session_of(context, as_json)
     with session.ledger() as log:
@@ -86,15 +88,15 @@ def retry(
 ) -> None:
     """Retry parked streams of a reactor, from the event that failed.
 
-    The reactor does it: within about a second where it runs (`pledger react`, or in a worker), else when it
-    is started. It reads the log again from there, and records only what is missing. What fails again stays
-    parked: `pledger reactors parked` shows it, with one more try.
+    The reactor itself retries: within about a second if it runs (`pledger react`, or in a worker), otherwise
+    when it starts. It reads the log again from there, and records only what is missing. A stream that fails
+    again stays parked; `pledger reactors parked` shows one more try.
 
-    JSON, one object a line: reactor, stream, position (from which on it is handled again).
+    JSON, one object per line: reactor, stream, position (of the event that is handled first).
     """
     session = session_of(context, as_json)
     if (stream is None) != everything:
-        raise Misuse("name the stream to handle again, or give --all")
+        raise Misuse("give the stream to handle again, or --all")
     from ledger.log.readers import ParkedStreams
 
     with session.ledger() as log:
@@ -112,7 +114,7 @@ def _tell_asked(one: ParkedByReader, session: Session) -> None:
     if session.json:
         json_line({"reactor": one.reactor, "stream": one.stream, "position": one.position})
     elif is_terminal():
-        write(f"{clean(one.stream)} will be handled again from position {one.position} on\n")
+        write(f"{clean(one.stream)} will be handled again from position {one.position}\n")
     else:
         write(f"{clean(one.stream)}\t{one.position}\n")
 
@@ -127,7 +129,7 @@ def _parked(log: Ledger, reactor: str | None) -> list[ParkedByReader]:
         known = [one.reactor for one in streams.readers()]
         if reactor not in known:
             there = f"; there are {', '.join(known)}" if known else ""
-            raise NotThere(f"no reactor {reactor} ever ran on this ledger{there}", reactor=reactor)
+            raise NotThere(f"no reactor {reactor} has run on this ledger{there}", reactor=reactor)
     return found
 
 
@@ -139,17 +141,18 @@ Which = Annotated[
     str,
     typer.Argument(
         metavar="MODULE:NAME",
-        help="A function of yours that takes the ledger and returns a Reactor, or the name of a pipeline of "
-        "yours, for its readiness; else the readiness of LSM and PS-OCT.",
+        help="Your function that takes the ledger and returns a Reactor, or the name of your pipeline, for "
+        "its readiness. Default: the readiness of LSM and PS-OCT.",
     ),
 ]
-Once = Annotated[bool, typer.Option("--once", help="Handle what is there, and end.")]
+Once = Annotated[bool, typer.Option("--once", help="Handle the present events, and end.")]
 Expect = Annotated[
     list[str] | None,
     typer.Option(
         "--expect",
         metavar="NAME=N",
-        help="For projects without a plan, such as strips_per_slice=4. Repeatable; only for readiness.",
+        help="A total for projects without a plan, such as strips_per_slice=4. Repeatable; only for "
+        "readiness.",
     ),
 ]
 
@@ -161,12 +164,12 @@ def react(
     expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
-    """Follow the log and answer events with events, until Ctrl-C.
+    """Follow the log and answer events with events until Ctrl-C.
 
-    By default the facts of readiness: `lsm.channel.ready` and the others, one each time that a set is
-    complete. Each is recorded exactly once, also where two reactors of one name run at a time. The
-    ledger keeps a reactor's position under its name, and the next one goes on there. An event that it cannot
-    read, or fails on, parks its stream (`pledger reactors parked`, `retry`); the others go on.
+    By default it records the facts of readiness, such as `lsm.channel.ready`: one each time that a set is
+    complete. Each is recorded exactly once, even if two reactors of one name run at a time. The ledger stores
+    a reactor's position under its name, and the next run continues there. If an event cannot be read or
+    handled, its stream is parked (`pledger reactors parked`, `retry`) and the others continue.
 
     \b
     Examples:
@@ -175,8 +178,8 @@ def react(
       pledger react my_pipeline.reactions:escalation
       pledger --domain scenes react scenes
 
-    Exits 1 where --once parked a stream. JSON, one object at the end: reactor, seen (events that it looked
-    at), facts (that it answered with), position, parked (streams that it leaves out).
+    Exits 1 if --once parked a stream. JSON, one object at the end: reactor, seen (events read), facts (events
+    recorded), position, parked (streams that it leaves out).
     """
     session = session_of(context, as_json)
     make = _factory(session, reactor, expect or [])
@@ -238,7 +241,7 @@ def _run(reactor: Reactor, counted: CountedReaction, session: Session) -> None:
 
 
 def _counted(counted: CountedReaction) -> str:
-    return f"{counted.seen} events seen, answered with {counted.facts} facts"
+    return f"{counted.seen} events read, {counted.facts} facts recorded"
 
 
 def _report(reactor: Reactor, counted: CountedReaction, session: Session) -> None:
@@ -254,7 +257,10 @@ def _factory(session: Session, named: str, expect: list[str]) -> Callable[[Ledge
     """The function that makes the reactor. Raises Misuse if it does not exist."""
     module, _, name = named.partition(":")
     if expect and named != READINESS and name:
-        raise Misuse("`--expect` is for the reactor of readiness; give your own its settings in its function")
+        raise Misuse(
+            "`--expect` is only for the reactor of readiness; pass settings to your own reactor in its "
+            "function"
+        )
     totals = dict(map(_total, expect))
     if module and not name and (pipeline := session.pipeline(module)):
         from consumers.pipelines import readiness

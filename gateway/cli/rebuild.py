@@ -27,21 +27,30 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(metavar="VIEW", help="Views (`pledger views` lists them), `heads`, or `commands`."),
 ]
-All = Annotated[bool, typer.Option("--all", help="All views that this process knows, heads, commands.")]
+All = Annotated[bool, typer.Option("--all", help="All known views, heads and commands.")]
 Stream = Annotated[
-    str, typer.Option(metavar="PREFIX", help="Only rows of streams whose names have this prefix, in place.")
+    str,
+    typer.Option(
+        metavar="PREFIX", help="Rebuild only rows of streams whose names have this prefix, in place."
+    ),
 ]
-Category = Annotated[str, typer.Option(metavar="C", help="Only rows of streams of this category, in place.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Build and compare, then throw away what was built.")]
+Category = Annotated[
+    str, typer.Option(metavar="C", help="Rebuild only rows of streams of this category, in place.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Build and compare, then discard the new copy.")]
 Allowed = Annotated[
     int | None,
     typer.Option("--allow", metavar="N", min=0, help="Refuse to switch where more than N rows differ."),
 ]
-Restart = Annotated[bool, typer.Option("--restart", help="Start again where an earlier rebuild was killed.")]
+Restart = Annotated[
+    bool, typer.Option("--restart", help="Start from the beginning, even if an earlier rebuild was killed.")
+]
 RollBack = Annotated[
     bool, typer.Option("--roll-back", help="Switch back to the copy before the last rebuild.")
 ]
-Jobs = Annotated[int | None, typer.Option(metavar="N", min=1, help="Views at once; else one a processor.")]
+Jobs = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="How many views at once. Default: one per processor.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -62,17 +71,17 @@ def rebuild(
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild what is derived from the log: views, heads, commands.
+    """Rebuild what is derived from the log: views, heads, command ids.
 
-    A new copy is filled while the live one serves, brought to the same position, compared with it, and
-    switched to. No reader waits. The copy before is kept (`--roll-back`). If a rebuild is killed, run it
-    again: it goes on where it stopped. `heads` (the current states) and `commands` (the command ids) are no
-    views: appends keep them, and they are repaired in place.
+    A new copy is filled while the live one serves readers. It is brought to the same position, compared with
+    the live one, and then replaces it. No reader waits. The former copy is kept (`--roll-back`). If a rebuild
+    is killed, run it again: it continues where it stopped. `heads` (the current states) and `commands` (the
+    command ids) are not views: appends write them, and they are repaired in place.
 
-    Exits 1 where `--allow` refused a switch, 5 where another process builds the same view. JSON, one object a
-    view: view, copy, before, position, events, seconds, parked, switched, continued, differences: a list of
-    table, only_old, only_new, old, new (some of the rows), columns (that only one of them has), strange
-    (topics that the view wants and nobody knows).
+    Exits 1 if `--allow` refused a switch, 5 if another process builds the same view. JSON, one object
+    per view: view, copy, before, position, events, seconds, parked, switched, continued, differences: a list
+    of table, only_old, only_new, old, new (some of the rows), columns (that only one of them has), strange
+    (topics of the view that no event and no class has).
     """
     session = session_of(context, as_json)
     for_views = dry_run or restart or roll_back or allow is not None
@@ -99,11 +108,11 @@ def _wholly(act: Any, views: Sequence[View], jobs: int, session: Session) -> Non
 
 def _check(views: list[str] | None, everything: bool, part: str, whole: bool) -> None:
     if bool(views) == everything:
-        raise Misuse("name the views to rebuild, or give --all; `pledger views` lists them")
+        raise Misuse("give the views to rebuild, or --all; `pledger views` lists them")
     if part and whole:
-        raise Misuse("a part (--stream, --category) is made anew in place: it takes no other option")
+        raise Misuse("--stream and --category rebuild in place: they take no other option")
     if whole and set(views or ()) & set(KEPT):
-        raise Misuse("heads and commands are set right in place: that takes no option of a view's rebuild")
+        raise Misuse("heads and commands are repaired in place: they take no option of a view's rebuild")
 
 
 def _wanted(names: list[str], part: bool, session: Session) -> tuple[list[str], list[View]]:
@@ -144,11 +153,10 @@ def _each(act: Any, views: Sequence[View], shown: Progress, jobs: int) -> list[R
 
 
 def _partly(log: Ledger, views: Sequence[View], stream: str, category: str, session: Session) -> None:
-    from projections.engine.copies import Copies, projecting
+    from projections.engine.copies import open_copies
     from projections.engine.refold import refold
 
-    with projecting(log) as connection:
-        copies = Copies(connection, log.schema)
+    with open_copies(log) as copies:
         for view in views:
             live = copies.followed(view)
             many = refold(copies, view, live.number, prefix=stream, category=category)
@@ -213,7 +221,7 @@ def rebuild_kept(
         _show_kept(name, summary, monotonic() - began, session)
         for topic, unknown in sorted(summary.unknown.items()):
             session.say(
-                f"{topic}: {unknown.difference(topic).says}; the states of these streams were left alone"
+                f"{topic}: {unknown.difference(topic).says}; the states of these streams were not changed"
             )
 
 

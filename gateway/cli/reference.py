@@ -20,13 +20,14 @@ OPENING = """\
 Made by `python -m gateway.cli.reference` from the commands themselves; change it there.
 
 Results go to stdout, everything else to stderr. On a terminal results are tables that fit its width, with
-times in the local zone; elsewhere a row is a line of tab-separated values, whole, without titles, with times
-in UTC. With `--json` the result is one JSON object, or one a line; times are ISO 8601 with their offset. Keys
-are only ever added. An error is one sentence on stderr, with `--json` one object there: `error` (the class),
-`message`, `parts` (what the class carries), `exit`.
+times in the local zone. Elsewhere each row is a line of tab-separated values, untruncated, without titles,
+with times in UTC. With `--json` the result is one JSON object, or one object per line; times are ISO 8601
+with their offset. Later versions may add keys and remove none. An error is one sentence on stderr. With
+`--json` it is one object on stderr: `error` (the class), `message`, `parts` (the attributes of the error),
+`exit`.
 
-In the name of a stream `%`, `/` and control characters inside a part are written `%25`, `%2F`, `%0A`. A word
-that starts with `-` and is no option stands after `--`.
+In the name of a stream `%`, `/` and control characters inside a part are written `%25`, `%2F`, `%0A`. Write
+an argument that starts with `-` after `--`.
 """
 
 
@@ -35,7 +36,7 @@ def reference() -> str:
     root: Any = typer.main.get_command(app)
     parts = [
         OPENING,
-        "## Options of every command\n\nThey stand before or after the command.\n",
+        "## Options of every command\n\nWrite them before or after the command.\n",
         _options(root),
     ]
     parts += [_command(name, command) for name, command in walk(root)]

@@ -26,7 +26,7 @@ T = TypeVar("T")
 DOMAINS = ("ledger.jobs", "ledger.machines", "ledger.pipelines")
 """Modules that declare the streams that `show` can fold; `--domain` and LEDGER_DOMAINS name further ones."""
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs: one object, or one a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: one object, or one object per line.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def imported(name: str, what: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        hint = "`path` in pledger.toml, or PYTHONPATH=., says where modules are looked for"
+        hint = "`path` in pledger.toml, or PYTHONPATH=., sets where modules are searched"
         raise Misuse(f"the {what} {name!r} cannot be imported: {error}; {hint}") from error
     except Exception as error:  # the user's module may raise anything
         raise Misuse(f"the {what} {name!r} cannot be imported: {type(error).__name__}: {error}") from error

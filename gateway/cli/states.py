@@ -21,8 +21,8 @@ OfAxis = Annotated[
     str,
     typer.Option(
         metavar="AXIS",
-        help="By which times: `recorded`, those of the ledger, or `claimed`, those that clients claim. "
-        "With `claimed`, --position says what had been recorded by then.",
+        help="Which times count: `recorded`, the ledger's, or `claimed`, the clients'. With `claimed`, "
+        "--position limits the events to those recorded up to it.",
     ),
 ]
 
@@ -40,23 +40,23 @@ def states(
     at: At = None,
     position: Position = None,
     axis: OfAxis = "recorded",
-    count: Annotated[bool, typer.Option("--count", help="How many in each status, by category.")] = False,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many streams.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Show the number of streams instead.")] = False,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Show at most N streams.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which streams were in which status at a moment, and since when.
 
-    Now, or as of a time or a position, read from the events themselves. What topics lead to is declared in
-    the ledger, or known here (see --domain). On the claimed axis the order of a stream is by claimed time,
-    and events that claim none are not on it.
+    The statuses now, or as of a time or a position, read from the events. The ledger or an imported domain
+    (see --domain) declares to which status a topic leads. With --axis claimed, the events of a stream are
+    ordered by claimed time, and events without a claimed time are ignored.
 
     \b
     Examples:
       pledger states --status running --at 14:00
       pledger states --category incident --axis claimed --at 2012-05-01 --count
 
-    JSON, one object a line: stream, status, since, version and position (of the event with which it came);
-    with --count category, status, streams; each with as_of (position, time, beyond).
+    JSON, one object per line: stream, status, since, version and position (of the event that led to the
+    status); with --count category, status, streams; each with as_of (position, time, beyond).
     """
     from projections.audit import counts
     from projections.audit import states as found_in
@@ -76,9 +76,13 @@ def states(
 
 def dwell(
     context: typer.Context,
-    stream: Annotated[str | None, typer.Argument(metavar="STREAM", help="Each stay of this stream.")] = None,
+    stream: Annotated[
+        str | None, typer.Argument(metavar="STREAM", help="Show each stay of this stream.")
+    ] = None,
     category: Category = None,
-    each: Annotated[bool, typer.Option("--each", help="For each stream, not for each category.")] = False,
+    each: Annotated[
+        bool, typer.Option("--each", help="One row per stream instead of one per category.")
+    ] = False,
     at: At = None,
     position: Position = None,
     axis: OfAxis = "recorded",
@@ -86,18 +90,18 @@ def dwell(
 ) -> None:
     """Show how long streams stay in each status.
 
-    For each category and status: number of stays, how many of them are still open, and seconds: the median,
-    95 of a hundred, the longest, and all together. Open stays count up to the moment: now, or the time that
-    is asked for; at a position, or by claimed times, the time of the last event. With a STREAM: each of its
+    For each category and status: the number of stays, how many of them are still open, and seconds: the
+    median, the 95th percentile, the longest, and the total. Open stays count up to the given moment: now, or
+    the time of --at; with --position or claimed times, the time of the last event. With a STREAM: each of its
     stays.
 
-    JSON, one object a line: subject (a category or a stream), status, stays, open, median, p95, longest,
+    JSON, one object per line: subject (a category or a stream), status, stays, open, median, p95, longest,
     total; of one stream: stream, status, since, until (null while it is open), version, position, seconds;
     each with as_of (position, time, beyond).
     """
     session = session_of(context, as_json)
     if stream is not None and (category is not None or each):
-        raise Misuse("a STREAM goes without `--category` and `--each`")
+        raise Misuse("a STREAM excludes `--category` and `--each`")
     question = _question(session, at, position, axis, category=category, stream=stream)
     with session.ledger() as log:
         if stream is not None:
@@ -153,7 +157,7 @@ def _print(session: Session, found: AsOf, titles: Sequence[Column], rows: Sequen
     )
     session.say(told(found))
     if not rows:
-        session.say("no stream was in a status; what topics lead to is declared, or known by --domain")
+        session.say("no stream was in a status; import the domain that declares the statuses with --domain")
 
 
 def _cell(value: Any) -> Any:

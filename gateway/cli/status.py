@@ -22,12 +22,12 @@ def add_to(app: typer.Typer) -> None:
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Show the state of the ledger, its readers, workers and jobs on one screen.
 
-    Changes nothing. Exits 0 also where something is wrong: `pledger doctor` names it, with a cure.
+    Changes nothing. Exits 0 even if something is wrong; `pledger doctor` checks it and names a remedy.
 
     JSON, one object: ledger (id, dsn, schema, schema_number, position, last_event_at), configuration (its
     file), views (view, state, lag_events, lag_seconds, parked), readers (reader, position, lag: positions
-    behind, parked), workers (here, silent, draining, slots, busy), jobs (how many, by status; null: no view
-    of jobs is made), failures (dead_letters, parked_streams, stopped_views, silent_workers).
+    behind, parked), workers (here, silent, draining, slots, busy), jobs (how many, by status; null if the
+    view of jobs does not exist), failures (dead_letters, parked_streams, stopped_views, silent_workers).
     """
     session = session_of(context, as_json)
     session.know_views()
@@ -129,7 +129,7 @@ def _told(seen: Overview) -> list[tuple[str, str]]:
     busy = f"{w['here']} here, {w['busy']} of {w['slots']} slots busy, {w['draining']} draining"
     pairs.append(("workers", busy if w["here"] else "none"))
     jobs = ", ".join(f"{many:,} {status}" for status, many in sorted((seen.jobs or {}).items()))
-    unknown = "not known: the view jobs is not made"
+    unknown = "unknown: the view jobs does not exist"
     pairs.append(("jobs", jobs or ("none" if seen.jobs is not None else unknown)))
     wrong = [f"{many} {name.replace('_', ' ')}" for name, many in seen.failures.items() if many]
     pairs.append(("failures", ", ".join(wrong) or "none"))

@@ -39,9 +39,11 @@ if TYPE_CHECKING:
 PAGE = 1000
 Limit = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="At most so many; else 100 on a terminal, all in a pipe."),
+    typer.Option(metavar="N", min=1, help="List at most N. Default: 100 on a terminal, otherwise all."),
 ]
-Name = Annotated[str, typer.Argument(metavar="STREAM", help="The stream's name, such as `streams` lists it.")]
+Name = Annotated[
+    str, typer.Argument(metavar="STREAM", help="The stream's name, as `pledger streams` lists it.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -55,15 +57,15 @@ def streams(
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only names with this prefix.")] = "",
     limit: Limit = None,
     after: Annotated[
-        str, typer.Option(metavar="STREAM", help="Only names after this one: the next page.")
+        str, typer.Option(metavar="STREAM", help="Only names after this one, for the next page.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
     """List the streams by name.
 
-    Each with its last version, its status, and the position and time of its last event.
+    Shows the last version, the status, and the position and time of the last event of each stream.
 
-    JSON, one object a line: stream, version, status, position, recorded_at.
+    JSON, one object per line: stream, version, status, position, recorded_at.
     """
     session = session_of(context, as_json)
     columns = [Column("stream", keep=True), Column("version", number=True), Column("status"),
@@ -75,7 +77,7 @@ def streams(
     if page.last is None:
         session.say(f"no stream starts with {prefix!r}" if prefix else "nothing is recorded yet")
     elif page.more:
-        session.say(f"there are more: --after {page.last.stream!r}, or a larger --limit")
+        session.say(f"there are more: give --after {page.last.stream!r}, or a larger --limit")
 
 
 def _listed(log: Ledger, prefix: str, after: str) -> Iterator[StreamInfo]:
@@ -88,9 +90,9 @@ def history(
     context: typer.Context,
     stream: Name,
     limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="At most so many; all by default.")
+        int | None, typer.Option(metavar="N", min=1, help="Show at most N. Default: all.")
     ] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="The last event first.")] = False,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Show the last event first.")] = False,
     after: Annotated[int, typer.Option(metavar="N", min=0, help="Only after this version.")] = 0,
     upto: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only up to this version.")] = None,
     at: At = None,
@@ -99,10 +101,10 @@ def history(
 ) -> None:
     """Show every event of one stream.
 
-    Each with its version, position, time, topic, actor and body. With --at or --position: the events up to
-    then.
+    Shows version, position, time, topic, actor and body of each event. With --at or --position: only the
+    events up to that moment.
 
-    JSON, one object a line: position, stream, version, topic, schema, recorded_at, actor, data, raw, meta.
+    JSON, one object per line: position, stream, version, topic, schema, recorded_at, actor, data, raw, meta.
     """
     session = session_of(context, as_json)
     with session.ledger() as log:
@@ -156,10 +158,10 @@ def show(
 ) -> None:
     """Show the state of one stream.
 
-    Now, or as of a version, a position or a time, folded from its events. A stream whose domain is not known
-    here (see --domain) is shown without its state. JSON: stream, category, key, version, status, state (null
-    where not known), last_event (an object as in `history`), as_of (null for now; else position, time,
-    beyond, version).
+    The state now, or as of a version, a position or a time, folded from the stream's events. A stream of an
+    unknown domain (see --domain) is shown without its state. JSON: stream, category, key, version, status,
+    state (null if the domain is unknown), last_event (an object as in `history`), as_of (null for now;
+    otherwise position, time, beyond, version).
     """
     session = session_of(context, as_json)
     session.know_domains()
@@ -203,7 +205,7 @@ def _snapshot(log: Ledger, name: str, moment: Moment) -> Snapshot:
 
     found = of_stream(log, name, moment)
     if not found.version:
-        raise NotThere(f"{name} had no event yet {told(found)}", stream=name, position=found.position)
+        raise NotThere(f"{name} has no event {told(found)}", stream=name, position=found.position)
     (last,) = log.read(name, after=found.version - 1, upto=found.version)
     know_machine(log, name)
     stream = stream_of(name)
@@ -236,7 +238,7 @@ def _print_state(session: Session, snapshot: Snapshot) -> None:
     pairs += [(name, _told(value)) for name, value in (state or {}).items() if name != "status"]
     fields(pairs, color=session.color)
     if snapshot.opened is None:
-        session.say(f"no domain known here folds {category!r} streams, so no state is shown; see --domain")
+        session.say(f"no imported domain folds {category!r} streams, so no state is shown; see --domain")
 
 
 def _told(value: Any) -> str:

@@ -24,37 +24,37 @@ COLUMNS = (
     Column("finding", keep=True), Column("kept -> events", keep=True), Column("repair"),
 )  # fmt: skip
 
-All = Annotated[bool, typer.Option("--all", help="All streams, and command ids; that is the default.")]
+All = Annotated[bool, typer.Option("--all", help="Check all streams and command ids. This is the default.")]
 Sample = Annotated[int | None, typer.Option(metavar="N", min=1, help="Only N random streams.")]
 Prefix = Annotated[
     str | None, typer.Option("--stream", metavar="PREFIX", help="Only streams whose names have this prefix.")
 ]
 Category = Annotated[str | None, typer.Option(metavar="C", help="Only streams of this category.")]
-Repair = Annotated[bool, typer.Option("--repair", help="Repair what can be repaired, and say so.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Repair what can be repaired, and report it.")]
 Also = Annotated[
     list[str] | None,
     typer.Option(
         "--also",
         metavar="KIND",
-        help="With --repair: repair also this kind of evidence, such as 'head ahead'. Repeatable.",
+        help="With --repair: also repair this kind of evidence, such as 'head ahead'. Repeatable.",
     ),
 ]
 Processes = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="How many processes fold; else one a processor.")
+    int | None, typer.Option(metavar="N", min=1, help="How many processes fold. Default: one per processor.")
 ]
 Checked = Annotated[
     list[str] | None,
     typer.Option(
         "--check",
         metavar="VIEW",
-        help="Of the views, only this; '' for none; else all, where all streams are.",
+        help="Check only this view; '' checks none. Default: all views, if all streams are checked.",
     ),
 ]
 Listed = Annotated[
     int | None,
     typer.Option(
         "--limit", metavar="N", min=0,
-        help=f"List at most N, 0 lists all; else {LISTED} on a terminal, all in a pipe.",
+        help=f"List at most N; 0 lists all. Default: {LISTED} on a terminal, otherwise all.",
     ),
 ]  # fmt: skip
 
@@ -77,16 +77,16 @@ def verify(
     limit: Listed = None,
     as_json: AsJson = False,
 ) -> None:
-    """Prove that what is kept equals the events.
+    """Check that heads, command ids and views equal the events.
 
     Folds every stream from its first event and compares version, status and state with its head; looks for
     gaps in versions, positions that do not ascend and events that cannot be read; compares command ids and
-    views. Appends go on meanwhile, and are not reported as differences.
+    views. Appends may continue meanwhile, and are not reported as differences.
 
-    --repair sets what is missing or behind to what the events give: heads, command ids, views. What
-    contradicts the events is evidence that some were lost or changed. It is reported and left as it is, with
-    everything about such streams, and views while there is any; --also repairs one kind of it. Events are
-    never changed.
+    --repair restores heads, command ids and views that are missing or behind from the events. A head or
+    command id that contradicts the events is evidence that events were lost or changed. It is reported and
+    not repaired, nor is anything else of that stream, nor any view while there is such evidence; --also
+    repairs one kind of it. Events are never changed.
 
     \b
     Examples:
@@ -95,9 +95,9 @@ def verify(
       pledger verify --stream lsm.strip/brain-7/ --repair
       pledger verify --repair --also "head ahead"
 
-    Exits 1 where something is different and was not repaired. JSON, one object a difference: difference (its
-    kind), about (a stream, a command id), version, position, says, fields (name, kept, events), repaired,
-    view, evidence; at the end one object with `summary`.
+    Exits 1 if a difference was not repaired. JSON, one object per difference: difference
+    (its kind), about (a stream, a command id), version, position, says, fields (name, kept, events),
+    repaired, view, evidence; at the end one object with `summary`.
     """
     session = session_of(context, as_json)
     which = _which(every, stream, category, sample)
@@ -124,7 +124,7 @@ def _which(every: bool, stream: str | None, category: str | None, sample: int | 
     from projections.fold import Which
 
     if every and (sample is not None or stream is not None or category is not None):
-        raise Misuse("--all and a part (--sample, --stream, --category) contradict each other: give one")
+        raise Misuse("--all excludes --sample, --stream and --category")
     return Which.of(stream, category, sample)
 
 
@@ -133,12 +133,12 @@ def _kinds(named: list[str], repair: bool) -> list[Kind]:
     from projections.verify.difference import REPAIRABLE
 
     if named and not repair:
-        raise Misuse("--also says what --repair repairs besides: give --repair too")
+        raise Misuse("--also needs --repair")
     known = {kind.value: kind for kind in REPAIRABLE}
     kinds = [known.get(name.replace("-", " ")) for name in named]
     if None in kinds:
         wrong = named[kinds.index(None)]
-        raise Misuse(f"--also {wrong!r} is no kind that can be repaired; those are {', '.join(known)}")
+        raise Misuse(f"--also {wrong!r} cannot be repaired; give one of {', '.join(known)}")
     return [kind for kind in kinds if kind is not None]
 
 
@@ -190,7 +190,7 @@ class _Listing:
         if self.session.json:
             json_line({"summary": _summed(summary)})
         if self.limit and self.listed > self.limit:
-            self.session.say(f"{self.listed - self.limit} differences more: --limit 0 lists all")
+            self.session.say(f"{self.listed - self.limit} more differences: --limit 0 lists all")
         self.session.say(_told(summary))
         if left := {kind: many for kind, many in summary.evidence.items() if many}:
             self.session.say(_of_evidence(left))
@@ -217,9 +217,9 @@ def _of_evidence(left: dict[str, int]) -> str:
     from projections.verify.difference import REPAIRABLE
 
     kinds = [kind.value for kind in REPAIRABLE if kind.value in left]
-    said = f"{sum(left.values())} of these are evidence of events that were lost or changed, and are left"
+    said = f"{sum(left.values())} of these are evidence of lost or changed events, and were not repaired"
     if not kinds:
-        return f"{said}: nothing repairs them"
+        return f"{said}: they cannot be repaired"
     options = " ".join(f'--also "{kind}"' for kind in kinds)
     return (
         f"{said}: compare them with your backups first; then `pledger verify --repair {options}` repairs them"
@@ -235,8 +235,8 @@ def _told(summary: Summary) -> str:
         f"{many} {words}"
         for many, words in (
             (summary.repaired, "of these repaired"),
-            (summary.old, "heads of older code, which readers fold anew"),
-            (summary.unsure, "states that nobody here can judge: name their module with --domain"),
+            (summary.old, "heads of older code, which readers fold again"),
+            (summary.unsure, "states that could not be checked: import their module with --domain"),
         )
         if many
     ]

@@ -35,11 +35,14 @@ Over = Annotated[
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="VIEW", help="Only these; else all that are known.")
 ]
-Once = Annotated[bool, typer.Option("--once", help="Apply what is there, and end.")]
+Once = Annotated[bool, typer.Option("--once", help="Apply the present events, and end.")]
 Port = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=0, max=65535, help="Answer Prometheus at http://127.0.0.1:N/metrics meanwhile."
+        metavar="N",
+        min=0,
+        max=65535,
+        help="Serve Prometheus metrics at http://127.0.0.1:N/metrics meanwhile.",
     ),
 ]
 
@@ -63,10 +66,10 @@ def views(context: typer.Context, over: Over = 1.0, as_json: AsJson = False) -> 
 
     Of each view: the copy that is read, its position, how many events of the log come after it and for how
     many seconds the first of them is recorded, events a second that are looked at, parked streams, and its
-    state: live; behind; stopped (it fails, or nobody follows it); inline (the appends keep it); building (its
-    first copy); not made; other definition (other code than this built it: `pledger rebuild`).
+    state: live; behind; stopped (it fails, or nobody follows it); inline (the appends update it); building
+    (its first copy); not made; other definition (other code than this built it: `pledger rebuild`).
 
-    JSON, one object a line: view, copy, position, events, lag_events, lag_seconds, rate, parked, state,
+    JSON, one object per line: view, copy, position, events, lag_events, lag_seconds, rate, parked, state,
     building (copies), followers (projectors), updated_at, error.
     """
     session = session_of(context, as_json)
@@ -90,14 +93,14 @@ def follow(
     metrics_port: Port = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep views up to date, until Ctrl-C.
+    """Keep views up to date until Ctrl-C.
 
-    Any number may run at a time; each event is applied once. An event that fails is parked with its stream
-    (`pledger views parked`), all other streams go on. A view that fails as a whole, or was built by other
-    code, is left out and tried again every few seconds; where that is all of them, the command ends with 1.
+    Any number may run at a time; each event is applied once. If an event fails, its stream is parked
+    (`pledger views parked`) and all other streams continue. A view that fails as a whole, or was built by
+    other code, is tried again every few seconds; if this is true of all views, the command exits 1.
 
-    JSON, one object a view at the end: view, position, events (that were looked at), stopped (why it could
-    not be followed, else null).
+    JSON, one object per view at the end: view, position, events (how many were read), stopped (why it could
+    not be followed; otherwise null).
     """
     session = session_of(context, as_json)
     wanted = views_for(session, names or [])
@@ -119,9 +122,9 @@ def follow(
 
 @group.command()
 def metrics(context: typer.Context, as_json: AsJson = False) -> None:
-    """Print the state of views in the text format of Prometheus.
+    """Print the state of views in Prometheus' text format.
 
-    JSON, one object a line: name, labels, value.
+    JSON, one object per line: name, labels, value.
     """
     session = session_of(context, as_json)
     session.know_views()
@@ -162,7 +165,7 @@ def _warn(session: Session, log: Ledger, views: Sequence[View]) -> None:
 
 def _run(projector: Projector, session: Session) -> None:
     """Follow in a thread until a signal ends this one, and report progress."""
-    session.say(f"followed are {', '.join(view.name for view in projector.views)}; Ctrl-C ends it")
+    session.say(f"following {', '.join(view.name for view in projector.views)}; Ctrl-C ends it")
     before, at = dict(projector.applied), monotonic()
     with projector:
         while not projector.wait_for(sys.maxsize, EVERY):
@@ -198,17 +201,14 @@ def _row(state: ViewState) -> list[Any]:
 
 
 Name = Annotated[str, typer.Argument(metavar="VIEW", help="A view; `pledger views` lists them.")]
-Timeout = Annotated[
-    float, typer.Option(metavar="S", min=0, help="Seconds to wait for appends that are held open.")
-]
+Timeout = Annotated[float, typer.Option(metavar="S", min=0, help="Seconds to wait for open appends.")]
 
 
 def attach(context: typer.Context, view: Name, timeout: Timeout = 60.0, as_json: AsJson = False) -> None:
-    """Let every append keep a view, in its own transaction.
+    """Let every append update a view, in its own transaction.
 
-    The view is brought to the log's end first; then appends wait for a moment. From then on it is never
-    behind, every append pays for it, and an event on which it fails is refused. Needs the role of the
-    ledger's owner.
+    First the view is brought up to date; then appends wait for a moment. From then on it is never behind,
+    appends are slower, and an append on whose event the view fails is refused. Needs the ledger's role owner.
 
     JSON: view, inline, changed.
     """
@@ -222,10 +222,10 @@ def attach(context: typer.Context, view: Name, timeout: Timeout = 60.0, as_json:
 
 
 def detach(context: typer.Context, view: Name, timeout: Timeout = 60.0, as_json: AsJson = False) -> None:
-    """Let a follower keep a view again (`pledger views follow`).
+    """Let a follower update a view again (`pledger views follow`).
 
-    It goes on exactly where the appends end. Also for a view that refuses appends: they go on, and the
-    follower parks what fails.
+    It continues exactly where the appends stopped. If the view refused appends, they are accepted again, and
+    the follower parks what fails.
 
     JSON: view, inline, changed.
     """
@@ -241,7 +241,7 @@ def _print_inline(session: Session, view: str, inline: bool, changed: bool) -> N
     if session.json:
         json_line({"view": view, "inline": inline, "changed": changed})
         return
-    by = "appends keep it" if inline else "a follower keeps it"
+    by = "appends update it" if inline else "a follower updates it"
     session.say(f"view {view}: {by}{'' if changed else ', as before'}")
 
 
@@ -266,16 +266,16 @@ def with_near(error: Exception, name: str, known: Iterable[str]) -> Exception:
 
 
 OneName = Annotated[str | None, typer.Argument(metavar="VIEW", help="Only of this view.")]
-Stream = Annotated[str | None, typer.Argument(metavar="STREAM", help="A stream that is parked.")]
-Everything = Annotated[bool, typer.Option("--all", help="All streams that are parked in it.")]
+Stream = Annotated[str | None, typer.Argument(metavar="STREAM", help="A parked stream.")]
+Everything = Annotated[bool, typer.Option("--all", help="All parked streams of the view.")]
 
 
 def parked(context: typer.Context, view: OneName = None, as_json: AsJson = False) -> None:
-    """List the streams that views leave out since an event of theirs failed.
+    """List the streams that views leave out because an event failed.
 
-    Each with the position of that event, how often it was tried, when last, and the error.
+    Shows the position of the event, the error, how often it was tried, and when last.
 
-    JSON, one object a line: view, stream, position, error, event (as it is recorded), parked_at, tries.
+    JSON, one object per line: view, stream, position, error, event (as it is recorded), parked_at, tries.
     """
     session = session_of(context, as_json)
     with session.ledger() as log:
@@ -297,15 +297,15 @@ def retry(
 ) -> None:
     """Retry parked streams, from the event that failed.
 
-    What came after it in the stream is applied too, in order. Where an event fails again, the stream stays
-    parked at that event, and the command ends with 1. What came of other streams meanwhile is not undone.
+    The later events of the stream are applied too, in order. If an event fails again, the stream stays parked
+    at it, and the command exits 1. Rows of other streams are not changed.
 
-    JSON, one object a line: view, stream, followed (whether it is again), position, error, tries; the last
-    three null where it is.
+    JSON, one object per line: view, stream, followed (whether it is followed again), position, error, tries;
+    the last three are null if it is.
     """
     session = session_of(context, as_json)
     if (stream is None) != everything:
-        raise Misuse("name the stream to follow again, or give --all")
+        raise Misuse("give the stream to follow again, or --all")
     (wanted,) = views_for(session, [view])
     with session.ledger("pledger views retry") as log:
         failed = _retry(log, wanted, _chosen(_parked(log, session, view), view, stream), session)
@@ -344,13 +344,12 @@ def _chosen(found: Sequence[ParkedStream], view: str, stream: str | None) -> lis
 
 def _retry(log: Ledger, view: View, chosen: Sequence[ParkedStream], session: Session) -> int:
     """Follow streams again, in the order of their events; returns how many failed."""
-    from projections.engine.copies import Copies, projecting
+    from projections.engine.copies import open_copies
     from projections.engine.refold import retry as again
     from projections.engine.watch import parked as found
 
     failed = 0
-    with projecting(log) as connection:
-        copies = Copies(connection, log.schema)
+    with open_copies(log) as copies:
         copy = copies.followed(view)
         for one in chosen:
             followed = again(copies, view, copy.number, one.stream)

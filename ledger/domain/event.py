@@ -25,7 +25,7 @@ class Event(BaseModel):
     code run side by side. A changed shape needs the next `schema` number and an `upcast`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     topic: ClassVar[str]
     to: ClassVar[StrEnum | None] = None
@@ -51,7 +51,7 @@ class Event(BaseModel):
             cls.topic = topic
             _name(cls)
         elif cls.was:
-            raise TypeError(f"{cls.__qualname__} was {cls.was[0]!r}, and has no topic now: say topic=…")
+            raise TypeError(f"{cls.__qualname__} was {cls.was[0]!r}, and has no topic now: give it topic=…")
 
     def model_post_init(self, _context: Any) -> None:
         """Freeze what the fields hold: a frozen model's dict could still be changed."""
@@ -66,7 +66,7 @@ class Event(BaseModel):
 
     def body(self) -> str:
         """The canonical JSON text of the fields. Raises BadBody for what PostgreSQL would change."""
-        return canonical_json.body({name: _plain(value) for name, value in self.__dict__.items()})
+        return canonical_json.body(self.__dict__, _dumped)
 
     @classmethod
     def read(cls, data: str | bytes, schema: int) -> Self:

@@ -79,7 +79,7 @@ class UnitSet:
             if topic is not None:
                 checked_topic(topic)
         if (self.life is None) != (self.born is None) or (self.death and not self.life):
-            raise BadInput(f"set {self.category}: lives need both `life` and `born`, and `death` needs them")
+            raise BadInput(f"set {self.category}: lives need both `life` and `born`, and `death` needs both")
         kinds = [self.done, self.failed, self.running, self.gone]
         if sum(map(len, kinds)) != len(frozenset().union(*kinds)):
             raise BadInput(f"set {self.category}: a status is done, failed, running or gone, not two of them")

@@ -49,8 +49,8 @@ class Stream(Generic[S, E]):
         super().__init_subclass__(**kwargs)
         if isinstance(cls.__dict__.get("evolve"), FunctionType):
             raise TypeError(
-                f"{cls.__qualname__}.evolve would get the open stream as its state: write "
-                "`evolve = staticmethod(evolve)`, or @staticmethod above its `def`"
+                f"{cls.__qualname__}.evolve would get the open stream as its state: write `evolve = "
+                "staticmethod(evolve)`, or decorate it with @staticmethod"
             )
         if "CATEGORY" in cls.__dict__:
             KNOWN.streams[cls.CATEGORY] = cls
@@ -133,12 +133,12 @@ def _mismatch(event: Event, before: str | None, to: str | None, after: str | Non
     name = type(event).__name__
     if to == before:
         return (
-            f"evolve moves the status from {before} to {after} on {name}, which has no `to`: say it where "
-            f"the fact is defined, `class {name}(Event, topic=…, to=…)`, so that the machine is asked and "
-            "views know it"
+            f"evolve moves the status from {before} to {after} on {name}, which has no `to`: add it to "
+            f"the definition of the fact, `class {name}(Event, topic=…, to=…)`, so that moves are checked "
+            "and views know the status"
         )
     return (
-        f"evolve leaves the status at {after} on {name}, which leads to {to}: take it over, as in "
+        f"evolve leaves the status at {after} on {name}, which leads to {to}: use the event's status, as in "
         "`replace(state, status=event.to or state.status)`"
     )
 

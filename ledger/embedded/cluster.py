@@ -23,7 +23,7 @@ from ledger.errors import ServerUnavailable
 from ledger.log.connection import opened
 
 SUPERUSER, DATABASE = "postgres", "ledger"
-ROLE = "pledger"  # not the name of the schema: "$user" would lead every unqualified name of the user there
+ROLE = "pledger"  # not the name of the schema, because "$user" would resolve unqualified names there
 ROOM_TO_MAKE, ROOM_TO_START = 64 << 20, 16 << 20
 """Bytes of free disk: a new cluster with an empty ledger takes 44 MB, and a segment of the WAL is 16 MB."""
 SETTINGS = {
@@ -50,7 +50,7 @@ class Cluster:
         self.home, self.account, self.durable = home, account, durable
 
     def bring_up(self, deadline: float) -> None:
-        """Start the server unless it runs, wait until it takes connections, complete its roles."""
+        """Start the server unless it runs, wait until it accepts connections, create missing roles."""
         self._launched = False
         wait_until(lambda: self._answers() or self._launch_if_dead(), deadline, self._silence())
         if not self._serves_everyday_role():
@@ -62,8 +62,8 @@ class Cluster:
         """The DSN for one user; contains the password."""
         folder = self.home.socket_folder()
         if folder is None:
-            raise ServerUnavailable(f"the server in {self.home.path} was not started yet: acquire it first")
-        # The empty hostaddr keeps a PGHOSTADDR of the environment from leading elsewhere.
+            raise ServerUnavailable(f"the server in {self.home.path} is not started: call acquire() first")
+        # The empty hostaddr overrides PGHOSTADDR of the environment.
         password = self.home.secret(secret)
         return make_conninfo(
             host=str(folder), hostaddr="", port=PORT, user=user, dbname=database, password=password
@@ -115,7 +115,9 @@ class Cluster:
     def _refuse_server_of_others(self) -> None:
         """Refuse a server that somebody started by hand, without our lock."""
         if pid := postmaster(str(self.home.data / "postmaster.pid")):
-            raise ServerUnavailable(f"process {pid}, not started by us, serves {self.home.data}: stop it")
+            raise ServerUnavailable(
+                f"process {pid}, which the ledger did not start, uses {self.home.data}: stop it"
+            )
 
     def _init(self, binaries: Binaries, lock: int) -> None:
         """Make the cluster aside and put it in place whole: what a killed initdb leaves looks done."""
@@ -169,7 +171,7 @@ class Cluster:
 
     def _silence(self) -> str:
         return (
-            f"the server in {self.home.path} took no connections in time: it may be recovering, or a "
+            f"the server in {self.home.path} did not accept a connection in time: it may be recovering, or a "
             f"process of a killed server still runs; its log is in {self.home.data / 'log'}"
         )
 
@@ -191,7 +193,7 @@ class Cluster:
                 row = connection.execute("SHOW fsync").fetchone()
             if self.durable and row == ("off",):
                 raise ServerUnavailable(
-                    f"the server in {self.home.path} was started as a throw-away one, which may "
+                    f"the server in {self.home.path} was started without durability (throwaway) and may "
                     "lose commits: end its clients first, or use another LEDGER_HOME"
                 )
             return True

@@ -124,7 +124,7 @@ class Dialect:
                 elif row:
                     raise BadInput(f"it has {len(row)} values, and the title line names {len(names)} columns")
         except UnicodeDecodeError as error:
-            wrong = f"what follows is not {encoding} ({error.reason}): name its encoding (--encoding latin-1)"
+            wrong = f"the rest is not {encoding} ({error.reason}): give the encoding (--encoding latin-1)"
             raise BadFile(source.name, f"line {line}", wrong) from error
         except LookupError as error:
             raise BadInput(f"{error}: name one that Python knows, such as utf-8 or latin-1") from None

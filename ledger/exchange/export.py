@@ -165,12 +165,12 @@ def _texts(walk: _Walk, format: str, log: str | None) -> Iterator[str]:
             category = walk.part.prefix.partition("/")[0]
             if not category or "/" not in walk.part.prefix or walk.part.after:
                 raise BadInput(
-                    "XES is a log of one category from its beginning: name it (--category), without --after"
+                    "XES exports one category from its beginning: give --category, without --after"
                 )
             name, head = _log_of(walk.ledger, category, log)
             return xes_write.text(category, head, walk.traces(name), statuses)
         case _:
-            raise BadInput(f"there is no format {format!r}: {', '.join(FORMATS)}")
+            raise BadInput(f"unknown format {format!r}; give one of {', '.join(FORMATS)}")
 
 
 def format_of(name: str) -> str | None:
@@ -185,7 +185,7 @@ def _log_of(ledger: Ledger, category: str, log: str | None) -> tuple[str | None,
     if log is not None and log not in found:
         raise StreamNotFound(log)
     if log is None and len(found) > 1:
-        raise BadInput(f"{category} has several logs: name one (--log), of {', '.join(found)}")
+        raise BadInput(f"{category} has several logs: choose one with --log: {', '.join(found)}")
     name = log or (found[0] if found else None)
     if name is None:
         return None, xes_write.PLAIN_LOG

@@ -115,12 +115,12 @@ class _Importer:
     def so_far(self) -> str:
         """The progress, for whoever has to correct the file."""
         if self.dry_run:
-            return "nothing was recorded, because this was a dry run"
+            return "nothing was recorded: this was a dry run"
         if not self.imported.events:
             return "nothing of the file was recorded"
         return (
-            f"the first {self.imported.events} events of the file are recorded; when it is fixed behind "
-            "them, importing it again goes on there"
+            f"the first {self.imported.events} events of the file are recorded; fix the rest and import "
+            "the file again: the import continues there"
         )
 
     def _record(self, arrivals: list[Arrival]) -> None:
@@ -175,8 +175,8 @@ class _Importer:
         for topic, status in news.items():
             if self.format.insists and topic in self._told:
                 raise BadInput(
-                    f"this ledger was told that {topic} leads to {_said(self._told[topic])}, and the import "
-                    f"would say {_said(status)}: import it under another --category or --topic"
+                    f"in this ledger {topic} leads to {_said(self._told[topic])}, and the import would "
+                    f"change it to {_said(status)}: import it under another --category or --topic"
                 )
         if news and not self.dry_run and (self.format.insists or not news.keys() <= self._told.keys()):
             announce_statuses(self.ledger, news)

@@ -127,7 +127,7 @@ class JsonLines:
         parts = self._read(line)
         if not isinstance(parts, dict):
             raise BadInput(
-                'a line is one object, such as {"stream": "scan/1", "topic": "scan.made", "data": {}}'
+                'a line must be one object, such as {"stream": "scan/1", "topic": "scan.made", "data": {}}'
             )
         return parts
 

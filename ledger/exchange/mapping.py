@@ -55,12 +55,12 @@ class Rows:
 
     def __init__(self, mapped: Mapped, zone: tzinfo | None) -> None:
         if (mapped.stream_column is None) == (not mapped.key_columns):
-            raise BadInput("name either the column that holds the stream's name, or those that make its key")
+            raise BadInput("give either the column with the stream's name, or the columns of its key")
         if mapped.key_columns and mapped.category is None:
-            raise BadInput("streams that are made of key columns need a category (--category incident)")
+            raise BadInput("key columns need a category (--category incident)")
         topic = mapped.topic or (mapped.category and f"{mapped.category.replace('-', '_')}.recorded")
         if topic is None and mapped.topic_column is None:
-            raise BadInput("say the topic of the events: --topic, --topic-column, or a --category")
+            raise BadInput("give the topic of the events: --topic, --topic-column, or a --category")
         self.statuses: dict[str, TopicStatus] = {}
         self.taken = set(mapped.named()) - mapped.kept()
         self._topic = None if topic is None else checked_topic(topic)
@@ -78,7 +78,7 @@ class Rows:
         status = row[mapped.state_column] or None if mapped.state_column else None
         if mapped.state_column:
             if "state" in body:
-                raise BadInput("the column 'state' would hide what --state-column says: rename it")
+                raise BadInput("the column 'state' conflicts with --state-column: rename it")
             self.statuses[topic] = TopicStatus(field="state")
             added = {"state": status} if status else {}
         if mapped.actor_column and (actor := row[mapped.actor_column]):
@@ -96,7 +96,7 @@ class Rows:
         if named:
             return checked_topic(named)
         if self._topic is None:
-            raise BadInput("the row names no topic: say --topic for such rows")
+            raise BadInput("the row has no topic: give --topic for such rows")
         return self._topic
 
     def _stream_of(self, row: Mapping[str, str]) -> str:

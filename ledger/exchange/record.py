@@ -98,8 +98,7 @@ class Pieces:
         """
         digests = self._digests(arrivals)
         looked = self._looked(digests)
-        with self.ledger.reader() as connection:
-            seen = run(connection, self.ledger.schema, SQL.import_pieces, **looked)
+        seen = self.ledger.query(SQL.import_pieces, **looked)
         known = self._known(arrivals, digests, [_Recorded.of(*row) for row in seen])
         many = min(known.many, len(arrivals)) if known else len(arrivals)
         command = f"import/{self.at}/{self._before}/{digests[many - 1]}/{many}/{self.name or ''}"
@@ -145,8 +144,7 @@ class Pieces:
 
     def _shorter(self, piece: _Recorded, arrivals: Sequence[Arrival]) -> _Recorded:
         """The piece, if it contains the rest of the file. Raises BadFile if the file was changed."""
-        with self.ledger.reader() as connection:
-            rows = run(connection, self.ledger.schema, SQL.events_between, first=piece.first, last=piece.last)
+        rows = self.ledger.query(SQL.events_between, first=piece.first, last=piece.last)
         pairs = list(zip(arrivals, map(read.recorded, rows), strict=False))
         differ = [arrival for arrival, event in pairs if not is_as_recorded(arrival, event)]
         if not differ and len(arrivals) < piece.many:
@@ -155,24 +153,24 @@ class Pieces:
         many = "1 row of it differs" if len(differ) == 1 else f"{len(differ)} rows of it differ"
         raise BadFile(
             self.file, shown(at.place),
-            f"the file was changed since it was imported: from here on it says something else than what is "
-            f"recorded ({many}, of the {len(pairs)} that were looked at). A file can grow at its end; for "
-            "any other change say by what its rows are known (--id-column NAME), or, if it is another file "
-            "of the same name, give it a name of its own (--file-name NAME)",
+            "the file was changed since it was imported: from here on it differs from what is recorded "
+            f"({many}, of the {len(pairs)} rows compared). A file can only grow at its end; for any other "
+            "change name the columns that identify a row (--id-column NAME); if it is another file of the "
+            "same name, give it a name of its own (--file-name NAME)",
         )  # fmt: skip
 
     def _perhaps(self, piece: _Recorded, next_one: Arrival) -> BadFile:
         """The error that another file begins with all that a small one held."""
         if piece.file:
             said = f"from the file {piece.file!r}, all {piece.many} rows of it"
-            same = f"If this is that file, grown and named anew, say so (--file-name {piece.file})"
+            same = f"If this is that file, grown and renamed, give its name (--file-name {piece.file})"
         else:
-            said = f"from stdin, all {piece.many} rows that came"
-            same = "If this is the same, grown, import the rows that follow by themselves"
+            said = f"from stdin, all {piece.many} rows"
+            same = "If this is the same table, grown, import only the new rows"
         return BadFile(
             self.file, shown(next_one.place),
-            f"what stands before is recorded {said}. {same}; if it is another, give it a name of its own "
-            "(--file-name NAME), or say by what rows are known (--id-column NAME)",
+            f"the rows before are recorded {said}. {same}; if it is another table, give it a name of its "
+            "own (--file-name NAME), or name the columns that identify a row (--id-column NAME)",
         )  # fmt: skip
 
 
@@ -235,8 +233,7 @@ class RowsById:
         return SortedRows(new, len(arrivals) - len(new))
 
     def _recorded(self, commands: list[str]) -> dict[str, Recorded]:
-        with self.ledger.reader() as connection:
-            rows = run(connection, self.ledger.schema, SQL.events_of_commands, commands=commands)
+        rows = self.ledger.query(SQL.events_of_commands, commands=commands)
         return {command: read.recorded(row) for command, *row in rows}
 
     def changed(self, arrival: Arrival) -> BadFile:
@@ -245,9 +242,9 @@ class RowsById:
         return BadFile(
             self.file,
             shown(arrival.place),
-            f"the row with the id {ids!r} is recorded already, with other content, and what is recorded "
-            "stays. If several rows have this id, name what tells them apart too (a second --id-column); "
-            "another row needs another id",
+            f"the row with the id {ids!r} is recorded already with other content, which cannot change. If "
+            "several rows have this id, name a further column that distinguishes them (a second "
+            "--id-column); another row needs another id",
         )
 
 
@@ -287,8 +284,7 @@ class TraceNames:
         """Topic and body of the first event of each stream that exists."""
         if not streams:
             return {}
-        with self.ledger.reader() as connection:
-            rows = run(connection, self.ledger.schema, SQL.begun_streams, streams=streams)
+        rows = self.ledger.query(SQL.begun_streams, streams=streams)
         return {stream: (topic, data) for stream, topic, data in rows}
 
 
@@ -434,8 +430,7 @@ class DryRun:
     def _look_up(self, streams: Sequence[str]) -> None:
         unknown = [stream for stream in streams if stream not in self.versions]
         if unknown:
-            with self.ledger.reader() as connection:
-                rows = run(connection, self.ledger.schema, READ.stream_versions, streams=unknown)
+            rows = self.ledger.query(READ.stream_versions, streams=unknown)
             self.versions |= dict(rows)
 
 
@@ -443,9 +438,9 @@ def _why(file: str, arrivals: Sequence[Arrival], conflict: StreamConflict) -> st
     """The place in the file of the stream in conflict, and the remedy."""
     place = shown(next(arrival.place for arrival in arrivals if arrival.stream == conflict.stream))
     return (
-        f"{file}, {place}: the file goes on where the stream of this ledger does not stand; it was changed "
-        "there, or imported from another file or with other options: import into another ledger, category or "
-        "log"
+        f"{file}, {place}: the stream in this ledger is not at the version where the file continues; it "
+        "was changed there, or imported from another file or with other options: import into another "
+        "ledger, category or log"
     )
 
 

@@ -140,7 +140,7 @@ class Source:
             yield
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise BadFile(
-                name, "", f"its gzip data are damaged or cut off ({error}); fetch it again"
+                name, "", f"its gzip data is damaged or truncated ({error}); fetch it again"
             ) from error
         except OSError as error:
             raise BadFile(name, "", f"it cannot be read: {error.strerror or error}") from error
@@ -166,12 +166,12 @@ def aware(text: str, zone: tzinfo | None, what: str) -> datetime:
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise BadInput(f"{what} {text[:60]!r} is no time: write it as 2030-01-31T14:00:00+01:00") from None
+        raise BadInput(f"{what} {text[:60]!r} is not a time: write it as 2030-01-31T14:00:00+01:00") from None
     if at.utcoffset() is None:
         if zone is None:
             raise BadInput(
-                f"{what} {text!r} does not say its offset from UTC: write it so (2030-01-31T14:00:00+01:00), "
-                "or name the time zone (--time-zone Europe/Zurich)"
+                f"{what} {text!r} has no offset from UTC: add it (2030-01-31T14:00:00+01:00), or give the "
+                "time zone (--time-zone Europe/Zurich)"
             )
         at = at.replace(tzinfo=zone)
     return at
@@ -182,4 +182,4 @@ def claimed(at: datetime) -> str:
     try:
         return at.astimezone(UTC).isoformat()
     except OverflowError:
-        raise BadInput(f"{at.isoformat()} is beyond the times that can be kept") from None
+        raise BadInput(f"{at.isoformat()} is outside the range of times that can be stored") from None

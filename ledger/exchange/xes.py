@@ -84,7 +84,7 @@ def attribute(kind: str, pairs: Sequence[str], tell: Callable[[str], None]) -> A
         _check_value(kind, key, value, tell)
     if not given:
         return [kind, key, value]
-    tell(f"<{kind}> has {min(given)!r}: an attribute has a key and a value, and nothing else")
+    tell(f"<{kind}> has {min(given)!r}: an attribute has only a key and a value")
     return [kind, key, value, [], list(map(list, given.items()))]
 
 
@@ -94,7 +94,7 @@ def _check_value(kind: str, key: str | None, value: str | None, tell: Callable[[
         tell(f"the {named} has no value")
     elif kind == "date":
         if not is_time(value):
-            tell(f"the {named} is {value[:60]!r}; it must be as 2030-01-31T14:00:00+01:00")
+            tell(f"the {named} is {value[:60]!r}; it must look like 2030-01-31T14:00:00+01:00")
     else:
         pattern, right = _CHECKS[kind]
         if not pattern.match(value):

@@ -142,7 +142,7 @@ def _time(
     if not is_time(time):
         kind = next(attribute[0] for attribute in attributes if attribute[1] == TIME)
         if kind != "date":  # of a date it was reported already
-            tell(f"{TIME} {time[:60]!r} is no time: it must be as 2030-01-31T14:00:00+01:00")
+            tell(f"{TIME} {time[:60]!r} is not a time: it must look like 2030-01-31T14:00:00+01:00")
         return None
     at = aware(time, zone, TIME)
     try:
@@ -193,7 +193,7 @@ class Xes:
             yield from reading.take()  # everything before it is valid
             if isinstance(error, BadInput):
                 raise BadFile(source.name, shown(reading.place()), str(error)) from error
-            wrong = f"it is not XML, or it is cut off ({expat.errors.messages[error.code]})"
+            wrong = f"it is not XML, or it is truncated ({expat.errors.messages[error.code]})"
             raise BadFile(source.name, f"line {error.lineno}", wrong) from error
 
 
@@ -223,7 +223,7 @@ class _Reading:
         self.parser.Parse(piece, last)
         self._held = 0 if self._ready else self._held + len(piece)
         if self._held > LONGEST:
-            raise BadInput(f"one event, or what stands before the first, has more than {LONGEST} bytes")
+            raise BadInput(f"one event, or the part before the first one, has more than {LONGEST} bytes")
         return self.take()
 
     def take(self) -> list[Arrival]:
@@ -286,7 +286,7 @@ class _Reading:
 
     def _foreign(self, tag: str, pairs: list[str]) -> Entry:
         """An element that XES does not have begins."""
-        self._tell(f"<{tag}> is no element of XES")
+        self._tell(f"<{tag}> is not an element of XES")
         element = foreign(tag, pairs)
         read_within(self.parser, element, len(self._path))
         return element
@@ -311,7 +311,7 @@ class _Reading:
                 )
             outer[3].append(entry)
         if pairs and tag in ("trace", "event"):
-            self._tell(f"<{tag}> has {pairs[0]!r}: what is known of it stands in elements below it")
+            self._tell(f"<{tag}> has {pairs[0]!r}: its attributes must be child elements")
         return entry
 
     def _finish(self, tag: str, entry: Entry) -> None:
@@ -403,6 +403,6 @@ def _nest(path: list[Entry]) -> list[Entry]:
 
 def _refuse_doctype(*_: object) -> NoReturn:
     raise BadInput(
-        "it declares a document type (<!DOCTYPE …>), which XES does not have and which can be used to do "
-        "harm: remove it"
+        "it declares a document type (<!DOCTYPE …>), which XES does not allow because it can do harm: "
+        "remove it"
     )

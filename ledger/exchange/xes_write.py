@@ -149,5 +149,5 @@ def _checked(text: str, event: Recorded) -> str:
         return text
     raise BadInput(
         f"version {event.version} of {event.stream} holds the character U+{ord(found[0]):04X}, which XML "
-        "cannot hold: export it as JSON Lines or CSV"
+        "cannot contain: export it as JSON Lines or CSV"
     )

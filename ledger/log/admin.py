@@ -66,7 +66,7 @@ def existing(dsn: str | None) -> Address:
     named, _ = chosen(dsn)
     home = embedded_home(named)
     if home is not None and not Embedded(home).is_made():
-        raise SchemaMismatch(f"{printable(named)} holds no server and no ledger yet: run `pledger init`")
+        raise SchemaMismatch(f"{printable(named)} has no server and no ledger: run `pledger init`")
     return resolve(dsn)
 
 

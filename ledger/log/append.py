@@ -265,9 +265,16 @@ class Appender:
     def __init__(self, pool: Pool, schema: str) -> None:
         self._pool, self._schema = pool, schema
 
-    def append(self, appends: Sequence[Append], meta: Meta, order: Sequence[int] | None = None) -> Appended:
+    def append(
+        self,
+        appends: Sequence[Append],
+        meta: Meta,
+        order: Sequence[int] | None = None,
+        lost: Lost | None = None,
+    ) -> Appended:
         """Record the appends in a transaction of their own; `order` as in `send`.
 
+        lost: how a first attempt ended, made in a call with other appends (`ledger.log.committer`).
         Raises Refused, BadInput, ServerUnavailable.
         """
         attempt = partial(
@@ -275,8 +282,10 @@ class Appender:
             order=order,
         )  # fmt: skip
         try:
+            if lost is not None:
+                raise lost
             return self._once(attempt)
-        except (_Lost, *TRANSIENT) as error:
+        except (Lost, *TRANSIENT) as error:
             exact = all(isinstance(append.expected, Exact) for append in appends)
             return self._again(error, attempt, [a.stream for a in appends], meta.command is not None, exact)
 
@@ -284,7 +293,7 @@ class Appender:
         """Run another call that appends to a stream; after a lost connection it is not repeated."""
         try:
             return self._once(attempt)
-        except (_Lost, *TRANSIENT) as error:
+        except (Lost, *TRANSIENT) as error:
             return self._again(error, attempt, [stream], idempotent=False, exact=False)
 
     def _again(
@@ -295,7 +304,7 @@ class Appender:
         lost: psycopg.Error | None = None
         deadline = time.monotonic() + self._pool.timeout
         for number in count():
-            if isinstance(last, _Lost):
+            if isinstance(last, Lost):
                 last = lost = last.error
                 if not idempotent and not exact:
                     break
@@ -307,7 +316,7 @@ class Appender:
             time.sleep(min(0.5, 0.002 * 2 ** min(number, 8)) * random.random())
             try:
                 return self._once(attempt)
-            except (_Lost, *TRANSIENT) as error:
+            except (Lost, *TRANSIENT) as error:
                 last = error
             except LedgerError as error:
                 # This attempt stored nothing, but the lost one may have.
@@ -317,7 +326,7 @@ class Appender:
         raise AppendUncertain(streams) from lost
 
     def _once(self, attempt: Callable[[CallingConnection], T]) -> T:
-        """One attempt. Raises _Lost or TRANSIENT where it may be repeated, else the ledger's errors."""
+        """One attempt. Raises Lost or TRANSIENT where it may be repeated, else the ledger's errors."""
         pool = self._pool
         try:
             connection = pool.take()
@@ -329,7 +338,7 @@ class Appender:
             raise
         except psycopg.Error as error:
             if connection.closed:
-                raise _Lost(error) from error
+                raise Lost(error) from error
             raise_ours(error)
         except UnicodeEncodeError as error:
             raise_ours(error)
@@ -337,7 +346,7 @@ class Appender:
             pool.give_back(connection)
 
 
-class _Lost(Exception):
+class Lost(Exception):
     """The connection broke while an append was under way."""
 
     def __init__(self, error: psycopg.Error) -> None:

@@ -20,3 +20,8 @@ SELECT {schema}.append_from(%s::text, %s::integer, %s::text, %s::jsonb, %s::text
 -- Append events to one or many streams, all or nothing.
 SELECT {schema}.append_many(%s::jsonb, %b::text[], %b::integer[], %b::integer[], %b::text[], %b::smallint[], %b::text[],
                             %b::bytea[], %b::text[], %s::jsonb, %s::text, %b::bytea);
+
+-- name: append_each
+-- Append events by many appends that know nothing of each other, each with an outcome of its own.
+SELECT {schema}.append_each(%s::jsonb, %b::text[], %b::text[], %b::text[], %b::smallint[], %b::text[], %b::bytea[],
+                            %b::text[]);

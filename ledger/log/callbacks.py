@@ -68,13 +68,13 @@ class CallbackTransaction:
         """
         if stream in self.before:
             raise AlreadyOpen(
-                stream, "its own move, which this callback is called before",
+                stream, "its own move, because this callback runs before it",
                 "move it on in a callback after the move",
             )  # fmt: skip
         if self.depth == DEEPEST:
             raise Refused(
-                f"{stream}: {DEEPEST} moves are made in callbacks of one another, and this is one more; "
-                "look for a circle of callbacks, or make the next move in `after_commit`"
+                f"{stream}: {DEEPEST} moves are nested in callbacks, and this is one more; look for a cycle "
+                "of callbacks, or make the next move in `after_commit`"
             )
         held, limited, waiting, undo = set(self.held), self.limited, len(self.waiting), len(self.undo)
         self.depth += 1

@@ -194,5 +194,5 @@ def refuse_proxy(connection: Connection, what: str) -> None:
         connection.close()
         raise ServerUnavailable(
             f"{what} needs a connection of its own to the server, and this one goes through a proxy, which "
-            "may give its session to other clients: let the DSN lead to the server itself"
+            "may give its session to other clients: use a DSN of the server itself"
         )

@@ -39,7 +39,7 @@ class Cursor:
             ledger, position, mark = text.split(":")
             return cls(UUID(ledger), int(position), mark)
         except ValueError:
-            raise BadInput(f"{text!r} is not a cursor: it reads LEDGER:POSITION:MARK") from None
+            raise BadInput(f"{text!r} is not a cursor: a cursor has the form LEDGER:POSITION:MARK") from None
 
     def __str__(self) -> str:
         return f"{self.ledger}:{self.position}:{self.mark}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -18,7 +18,6 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from ..errors import BadInput, BadName, DamagedLedger, NoPermission, ReadOnly, SchemaMismatch
-from . import install
 from . import sql as scripts
 from .server_errors import ledger_errors
 
@@ -73,7 +72,8 @@ def init(connection: psycopg.Connection[Any], schema: str = "ledger") -> Identit
     checked_schema(schema)
     if connection.info.transaction_status != TransactionStatus.IDLE:
         raise BadInput(
-            "the connection is in a transaction: commit it first; an installation is one of its own"
+            "the connection is in a transaction: commit it first; an installation needs a transaction of "
+            "its own"
         )
     with ledger_errors():
         for attempt in range(10):
@@ -96,9 +96,9 @@ def _install(connection: psycopg.Connection[Any], schema: str) -> None:
     let_make_schemas(connection, schema)
     there = is_there(connection, schema)
     if not there:
-        install.make_schema(connection, schema)
-    install.make_schema_of(connection, schema, "views", "projector")
-    install.make_schema_of(connection, schema, "effects", "owner")
+        make_schema(connection, schema)
+    make_schema_of(connection, schema, "views", "projector")
+    make_schema_of(connection, schema, "effects", "owner")
     _open_views_schema(connection, schema)
     run("enter_schema")
     run("become_owner", role="owner")
@@ -125,6 +125,8 @@ def identify(connection: psycopg.Connection[Any], schema: str) -> Identity:
         raise SchemaMismatch(f"the ledger in schema {schema!r} has no identity: run `pledger init`")
     found = Identity(*row)
     if found.schema_number > newest():
+        if is_prerelease(applied(connection, schema)):
+            raise SchemaMismatch(f"{PRERELEASE}: {PRERELEASE_REMEDY}")
         found = replace(found, oldest_code=oldest_code(connection, schema))
     return found
 
@@ -134,9 +136,26 @@ def _stranger(connection: psycopg.Connection[Any], schema: str) -> NoPermission:
     user = sql.Identifier(connection.info.user).as_string()
     writer, reader = (_roles(schema)[kind].as_string() for kind in ("writer", "reader"))
     return NoPermission(
-        f"{user} has none of the roles of the ledger in schema {schema!r}: GRANT {reader} TO {user}; for a "
-        f"program that only looks, GRANT {writer}, {reader} TO {user}; for one that appends"
+        f"{user} has none of the roles of the ledger in schema {schema!r}: run GRANT {reader} TO {user}; "
+        f"for a program that only reads, GRANT {writer}, {reader} TO {user}; for one that appends"
     )
+
+
+def applied(connection: psycopg.Connection[Any], schema: str) -> dict[int, str]:
+    """The names of the applied migrations, by their numbers."""
+    with ledger_errors():
+        return dict(_run(connection, schema, "applied_migrations").fetchall())
+
+
+def is_prerelease(migrations: Mapping[int, str]) -> bool:
+    """Whether a development version before 0.1.0 applied them: the first one then had another name."""
+    first = scripts.migrations()[0]
+    return migrations.get(first.number, first.name) != first.name
+
+
+PRERELEASE: Final = "a development version before 0.1.0 made this ledger, and this code cannot migrate it"
+PRERELEASE_REMEDY: Final = "export its events with that version, and import them into a new ledger"
+"""The migrations of the development versions were replaced by a single one."""
 
 
 def oldest_code(connection: psycopg.Connection[Any], schema: str) -> int:
@@ -154,12 +173,13 @@ def check(identity: Identity) -> None:
     if not fits(identity.schema_number, identity.oldest_code):
         raise SchemaMismatch(_misfit(identity.schema_number))
     if identity.standby:
-        raise ReadOnly("this server is a standby; a ledger is written and followed on the primary only")
+        raise ReadOnly("this server is a standby; a ledger is written and read on the primary only")
     if identity.subscribed:
         raise ReadOnly(
             "the events of this database come by a logical subscription, in the order of commits and not of "
-            "positions, so that readers would skip some: use the publisher; or let this database take over: "
-            "stop what appends there, wait until all has arrived, drop the subscription, ask `pledger doctor`"
+            "positions, so readers would skip some: use the publisher; or make this database the primary: "
+            "stop all appends there, wait until all events have arrived, drop the subscription, and run "
+            "`pledger doctor`"
         )
     if identity.cache != 1:
         raise DamagedLedger(
@@ -169,8 +189,8 @@ def check(identity: Identity) -> None:
     if identity.last_position < identity.max_position:
         raise DamagedLedger(
             f"the sequence of positions is at {identity.last_position}, behind the last event "
-            f"{identity.max_position}: it was restored without its sequence, or set back; when nothing "
-            "appends and no more events arrive, set it as `pledger doctor` says"
+            f"{identity.max_position}: it was restored without its sequence, or reset; stop all appends, "
+            "then set the sequence as `pledger doctor` shows"
         )
 
 
@@ -247,8 +267,10 @@ def _how_to_join(connection: psycopg.Connection[Any], kind: str) -> str:
 def _migrate(connection: psycopg.Connection[Any], schema: str, *, new: bool) -> None:
     """Run the migrations that the ledger lacks; a new ledger gets all of them."""
     known = scripts.migrations()
-    done = set() if new else {nth for (nth,) in _run(connection, schema, "done_migrations").fetchall()}
-    if done - {script.number for script in known}:
+    done = {} if new else applied(connection, schema)
+    if is_prerelease(done):
+        raise SchemaMismatch(f"{PRERELEASE}: {PRERELEASE_REMEDY}")
+    if done.keys() - {script.number for script in known}:
         raise SchemaMismatch(_misfit(max(done)))
     missing = [script for script in known if script.number not in done]
     for script in missing:
@@ -286,15 +308,15 @@ def make_schema(connection: psycopg.Connection[Any], schema: str) -> None:
     """The schema of a new ledger. Raises SchemaMismatch where it holds something, NoPermission."""
     if schema in SHARED:
         raise SchemaMismatch(
-            f"schema {schema!r} is there and holds no ledger: choose another name, such as 'ledger', since "
-            "all programs of the database share it"
+            f"schema {schema!r} exists and is not a ledger: choose another name, such as 'ledger', because "
+            "all programs of the database share this schema"
         )
     found = _found(connection, schema)
     if found is None:
         _make(connection, schema, schema, "create_schema", "owner")
     elif not found[1]:
         raise SchemaMismatch(
-            f"schema {schema!r} is there and holds no ledger: choose another name (an empty one is taken)"
+            f"schema {schema!r} exists and is not a ledger: choose another name, or an empty schema"
         )
     elif found[0] != f"{schema}_owner":
         _take(connection, schema, schema, "take_schema", "owner")
@@ -316,8 +338,8 @@ def make_schema_of(connection: psycopg.Connection[Any], schema: str, what: str, 
         _take(connection, schema, place, f"take_{what}_schema", kind)
     else:
         raise SchemaMismatch(
-            f"schema {place!r}, in which this ledger's {what} would be, is there and belongs to {found[0]}: "
-            "choose another name for the ledger's schema (an empty one is taken)"
+            f"schema {place!r}, which this ledger needs for {what}, exists and belongs to {found[0]}: "
+            "choose another name for the ledger's schema, or empty that one"
         )
 
 

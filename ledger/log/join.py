@@ -74,8 +74,8 @@ class Joined:
     def __del__(self) -> None:
         if waiting := getattr(self, "_waiting", []):
             warnings.warn(
-                f"{len(waiting)} calls that wait for a joined transaction's commit are never made: say "
-                "`joined.committed()` once it has ended, or use `with ledger.transaction(connection)`",
+                f"{len(waiting)} calls that wait for the commit of a joined transaction were not made: call "
+                "`joined.committed()` after the commit, or use `with ledger.transaction(connection)`",
                 RuntimeWarning, stacklevel=2, source=self,
             )  # fmt: skip
 
@@ -140,8 +140,8 @@ class Joined:
         for name, value in given.items():
             if (known := self._meta.get(name, value)) != value:
                 raise BadInput(
-                    f"what this join records carries {name} {shown(known)} already, not {shown(value)}: "
-                    "one join is one append, so begin another"
+                    f"this join already has {name} {shown(known)}, not {shown(value)}: a join is one "
+                    "append, so begin another join"
                 )
         self._meta |= given
 
@@ -203,20 +203,18 @@ class Joined:
 
     def _check_running(self) -> None:
         if not self._running:
-            raise BadInput(
-                "this join has ended, or was not begun: use it inside `with ledger.join(connection) as …`"
-            )
+            raise BadInput("this join is not open: use it inside `with ledger.join(connection) as …`")
 
     def _check_transaction(self) -> None:
         status = self.connection.info.transaction_status
         if self.connection.autocommit and status == TransactionStatus.IDLE:
             raise BadInput(
-                "the connection is in autocommit and has no transaction to join: "
-                "use `with connection.transaction():` around, or a connection without autocommit"
+                "the connection is in autocommit mode and has no transaction to join: put the join inside "
+                "`with connection.transaction():`, or use a connection without autocommit"
             )
         if status == TransactionStatus.INERROR:
             raise BadInput(
-                "a statement of the transaction to join has failed: roll it back, to a savepoint or whole"
+                "a statement of the transaction to join has failed: roll it back, fully or to a savepoint"
             )
 
     def _claim(self, stream: str) -> None:

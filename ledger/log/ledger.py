@@ -34,6 +34,7 @@ from .append import (
 )
 from .append_from import Choices, Chosen, send_from
 from .callbacks import CALLBACKS, callback_transaction
+from .committer import Committer
 from .cursor import Cursor
 from .dsn import Address, resolve
 from .join import Joined
@@ -100,6 +101,7 @@ class Ledger:
         self._making_locks = Lock()
         self._meta = Meta(actor=actor)
         self.appender = Appender(self.pool, schema)
+        self.committer = Committer(self.appender, self.pool, schema)
         self.first_appends = FirstAppends(self)
 
     def __enter__(self) -> Self:
@@ -184,7 +186,10 @@ class Ledger:
             around.refuse_held(append.stream for append in appends)
         plain = command is None and not meta and ambient() is NOBODY
         given = self._meta if plain else self.meta(command=command, **meta)
-        appended = self.appender.append(appends, given)
+        if len(appends) == 1 and not CALLBACKS.stack:
+            appended = self.committer.append(appends[0], given)
+        else:
+            appended = self.appender.append(appends, given)
         self.wakeup.appended()
         return appended
 
@@ -196,6 +201,8 @@ class Ledger:
         """
         if CALLBACKS.stack and (around := callback_transaction(self)) is not None:
             around.refuse_held([stream])
+        if choices.topic not in self.first_appends.seen:
+            self.first_appends.announce_topics({choices.topic})
         given = self.meta(**meta)
         send = partial(
             send_from, schema=self.schema, stream=stream, choices=choices, meta=given.text or given.body()
@@ -303,7 +310,7 @@ class Ledger:
         if connection.info.transaction_status != TransactionStatus.IDLE:
             raise BadInput(
                 "the connection is in a transaction already: use `ledger.join(connection)` in it, and call "
-                "`committed()` of that once it is committed"
+                "its `committed()` after the commit"
             )
         joined = self.join(connection)
         try:

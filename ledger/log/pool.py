@@ -22,6 +22,8 @@ from .dsn import awake
 from .server_errors import ledger_errors
 
 Connection = psycopg.Connection[Any]
+NAME = "pledger"
+"""What the server shows as the name of the program."""
 
 
 class RestartingConnection(CallingConnection):
@@ -29,8 +31,21 @@ class RestartingConnection(CallingConnection):
 
     @classmethod
     def connect(cls, conninfo: str = "", **settings: Any) -> Self:
-        """Open it. Raises psycopg's errors."""
-        return super().connect(awake(conninfo), **settings)
+        """Take one that is `ready`, else open and configure one. Raises psycopg's errors.
+
+        ready: connections, of which one is taken.
+        """
+        ready: list[Self] = settings.pop("ready", [])
+        if ready:
+            with contextlib.suppress(IndexError):  # another thread was faster
+                return ready.pop()
+        connection = super().connect(awake(conninfo), **settings)
+        try:
+            _configure(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
 
 class Pool:
@@ -46,6 +61,7 @@ class Pool:
         self._pid = os.getpid()
         self._opening = threading.Lock()
         self._at_hand: list[CallingConnection] = []
+        self._ready: list[RestartingConnection] = []  # connections that the pool takes instead of new ones
         self._waiting: set[int] = set()  # threads; adding and discarding are atomic, counting is not
 
     @contextlib.contextmanager
@@ -104,7 +120,7 @@ class Pool:
         try:
             return pool.getconn(self.timeout)
         except PoolTimeout:
-            self._reach()  # raises the server's error; without one, the pool is too small
+            self._reach().close()  # raises the server's error; without one, the pool is too small
             raise
 
     def _discard(self, line: CallingConnection) -> None:
@@ -124,37 +140,37 @@ class Pool:
         """Close them all; the next use opens them again."""
         at_exit.forget(self)
         pool, self._pool = self._pool, None
-        while self._at_hand and self._pid == os.getpid():
-            self._at_hand.pop().close()
+        for kept in (self._at_hand, self._ready):
+            while kept and self._pid == os.getpid():
+                kept.pop().close()
         if pool is not None and self._pid == os.getpid():
             pool.close()
 
     def _open(self) -> ConnectionPool[CallingConnection]:
         if self._pid != os.getpid():  # locks that another thread of the parent held stay locked
             self._pid, self._pool, self._opening = os.getpid(), None, threading.Lock()
-            self._at_hand, self._waiting = [], set()
+            self._at_hand, self._ready, self._waiting = [], [], set()
         with self._opening:
             if self._pool is None:
-                self._reach()
+                self._ready.append(self._reach())
                 self._pool = self._new_pool()
                 at_exit.close_at_exit(self)
             return self._pool
 
-    def _reach(self) -> None:
-        """Connect once, to raise the error of a wrong password, name or address; the pool only waits."""
-        connect_when_ready(self.conninfo, self.timeout).close()
+    def _reach(self) -> RestartingConnection:
+        """Connect, to raise the error of a wrong password, name or address; the pool only waits."""
+        return connect_when_ready(self.conninfo, self.timeout, application_name=NAME)
 
     def _new_pool(self) -> ConnectionPool[CallingConnection]:
         return ConnectionPool(
             self.conninfo,
             connection_class=RestartingConnection,
-            kwargs={"autocommit": True, "application_name": "pledger", **TEXT},
+            kwargs={"autocommit": True, "application_name": NAME, "ready": self._ready, **TEXT},
             min_size=0,
             max_size=self.max_size,
             timeout=self.timeout,
             reconnect_timeout=self.timeout,
             max_idle=60.0,
-            configure=_configure,
             open=True,
             name="ledger",
         )
@@ -167,15 +183,13 @@ def _configure(line: CallingConnection) -> None:
     set_json_loads(canonical_json.parsed, line)
 
 
-def connect_when_ready(conninfo: str, timeout: float, **settings: Any) -> CallingConnection:
+def connect_when_ready(conninfo: str, timeout: float, **settings: Any) -> RestartingConnection:
     """A separate connection in autocommit; waits for a server that is starting or stopping."""
     seconds = max(2, int(timeout))
     deadline = time.monotonic() + timeout
     while True:
         try:
-            line = opened(conninfo, RestartingConnection, timeout=seconds, **settings)
-            _configure(line)
-            return line
+            return opened(conninfo, RestartingConnection, timeout=seconds, **settings)
         except psycopg.OperationalError:
             if (
                 pq.PGconn.ping(make_conninfo(conninfo, **limits(conninfo, seconds)).encode())

@@ -27,8 +27,7 @@ class Positions:
 
     def kept(self, reader: str) -> Cursor | None:
         """The reader's cursor; None where none was stored."""
-        with self._ledger.reader() as connection:
-            rows = run(connection, self._ledger.schema, SQL.kept_position, reader=reader)
+        rows = self._ledger.query(SQL.kept_position, reader=reader)
         return Cursor.parse(rows[0][0]) if rows else None
 
     def keep(self, reader: str, cursor: Cursor) -> None:
@@ -42,8 +41,7 @@ class Positions:
 
     def forget(self, reader: str) -> bool:
         """Delete the reader's position, so that it starts again; False where none was stored."""
-        with self._ledger.reader() as connection:
-            rows = run(connection, self._ledger.schema, SQL.forget_position, reader=reader)
+        rows = self._ledger.query(SQL.forget_position, reader=reader)
         return bool(rows[0][0])
 
 
@@ -91,8 +89,7 @@ class ParkedStreams:
 
     def all(self, reader: str | None = None) -> list[ParkedByReader]:
         """The parked streams of one reader or of all; those of a reader by position."""
-        with self._ledger.reader() as connection:
-            rows = run(connection, self._ledger.schema, SQL.parked_by_readers, reader=reader)
+        rows = self._ledger.query(SQL.parked_by_readers, reader=reader)
         return [
             ParkedByReader(name, stream, position, topic, error, tries, at.astimezone(UTC), again)
             for name, stream, position, topic, error, tries, at, again in rows
@@ -100,8 +97,7 @@ class ParkedStreams:
 
     def readers(self) -> list[ReaderState]:
         """The named readers that ever stored a position or parked a stream, by name."""
-        with self._ledger.reader() as connection:
-            rows = run(connection, self._ledger.schema, SQL.known_readers)
+        rows = self._ledger.query(SQL.known_readers)
         return [
             ReaderState(name, position, at and at.astimezone(UTC), last, parked)
             for name, position, at, last, parked in rows
@@ -110,20 +106,15 @@ class ParkedStreams:
     def park(self, reader: str, stream: str, position: int, error: str) -> None:
         """Park a stream from an event on; if it is parked already, count the try."""
         said = error.encode(errors="backslashreplace").decode().replace("\0", "\\x00")[:LONGEST_ERROR]
-        self._call("park_stream", reader=reader, stream=stream, position=position, error=said)
+        self._ledger.query(SQL.park_stream, reader=reader, stream=stream, position=position, error=said)
 
     def retry(self, reader: str, stream: str | None = None) -> int:
         """Request that the reader retries a stream, or all that it parked; returns how many.
 
         A running reader retries within about a second, another one when it is started.
         """
-        return int(self._call("retry_parked", reader=reader, stream=stream))
+        return int(self._ledger.query(SQL.retry_parked, reader=reader, stream=stream)[0][0] or 0)
 
     def release(self, reader: str, stream: str, position: int) -> None:
         """Release a stream after a requested try that did not fail."""
-        self._call("release_parked", reader=reader, stream=stream, position=position)
-
-    def _call(self, name: str, **parameters: str | int | None) -> int:
-        with self._ledger.reader() as connection:
-            rows = run(connection, self._ledger.schema, SQL[name], **parameters)
-        return rows[0][0] or 0
+        self._ledger.query(SQL.release_parked, reader=reader, stream=stream, position=position)

@@ -49,9 +49,9 @@ _THEIRS: tuple[tuple[tuple[type[psycopg.Error], ...], type[LedgerError], str], .
     (
         (pg.ReadOnlySqlTransaction,),
         ReadOnly,
-        "the database takes no writes ({}): connect to the primary, or end read-only mode",
+        "the database accepts no writes ({}): connect to the primary, or end read-only mode",
     ),
-    ((pg.DiskFull,), StorageFull, "the server's disk is full ({}): free space; nothing was stored"),
+    ((pg.DiskFull,), StorageFull, "the server's disk is full ({}): free some space; nothing was stored"),
     (
         (pg.InsufficientPrivilege,),
         NoPermission,
@@ -66,21 +66,21 @@ _THEIRS: tuple[tuple[tuple[type[psycopg.Error], ...], type[LedgerError], str], .
     (
         (pg.IdleInTransactionSessionTimeout,),
         LedgerBusy,
-        "{}: what ran in it took too long, and everybody waited for it; nothing was stored",
+        "{}: its statements took too long while others waited; nothing was stored",
     ),
     ((pg.QueryCanceled, pg.LockNotAvailable), LedgerBusy, "{}: nothing was stored; try again"),
     (
         (pg.TooManyConnections, psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests),
         LedgerBusy,
-        "no connection is free ({}): raise the pool's size, or hold connections for shorter",
+        "no connection is free ({}): raise max_size, or release connections sooner",
     ),
     ((pg.SequenceGeneratorLimitExceeded,), DamagedLedger, "{}: all positions are used"),
     ((pg.UntranslatableCharacter, pg.InvalidTextRepresentation, pg.ProgramLimitExceeded), BadBody, "{}"),
-    (TRANSIENT, LedgerBusy, "{}: other transactions came between; nothing was stored; try again"),
+    (TRANSIENT, LedgerBusy, "{}: other transactions interfered; nothing was stored; try again"),
     (
         (pg.InFailedSqlTransaction,),
         BadInput,
-        "{}: an earlier statement of this transaction failed; roll it back, to a savepoint or whole",
+        "{}: an earlier statement of this transaction failed; roll it back, fully or to a savepoint",
     ),
     (
         (pg.CheckViolation, pg.NotNullViolation),
@@ -90,7 +90,7 @@ _THEIRS: tuple[tuple[tuple[type[psycopg.Error], ...], type[LedgerError], str], .
     (
         (psycopg.OperationalError, psycopg.InterfaceError),
         ServerUnavailable,
-        "the server cannot be used just now: {}",
+        "the server cannot be used at the moment: {}",
     ),
     (
         (pg.NumericValueOutOfRange, pg.InvalidRowCountInLimitClause, pg.CharacterNotInRepertoire),
@@ -109,15 +109,15 @@ def translated(error: psycopg.Error) -> LedgerError | None:
     said = (error.diag.message_primary or str(error)).strip().split("\n")[0]
     if error.diag.constraint_name == "events_position":
         return DamagedLedger(
-            f"{said}: the sequence of positions is behind the events: stop what appends, and ask `pledger "
+            f"{said}: the sequence of positions is behind the events: stop all appends, and run `pledger "
             "doctor`"
         )
     if error.sqlstate is None and any(words in said for words in _CROWDED):
         return LedgerBusy(f"the server has no free connection ({said}): try again, or raise max_connections")
     if isinstance(error, pg.UndefinedTable | pg.UndefinedFunction) and _OF_VIEWS.search(said):
         return SchemaMismatch(
-            f"{said}: it comes with a view that is not made yet: run `pledger views follow NAME` with the "
-            "name of the view, such as in_state, or let appends keep it with `pledger views attach NAME`"
+            f"{said}: it belongs to a view that does not exist yet: run `pledger views follow NAME` with "
+            "the view's name, such as in_state, or let appends update it with `pledger views attach NAME`"
         )
     for kinds, ours, sentence in _THEIRS:
         if isinstance(error, kinds):

@@ -96,7 +96,7 @@ class TransitionsTable:
         """
         with connection.cursor("transitions", row_factory=tuple_row) as cursor:
             cursor.itersize = PAGE
-            cursor.execute(sql.SQL(SQL.rows.template).format(**self._parts()))
+            cursor.execute(SQL.rows.named(**self._parts()))
             for to_state, at, from_state, metadata, further, sort_key, *key in cursor:
                 every = {**_metadata(metadata), **_further(further)}
                 yield Row(
@@ -250,7 +250,7 @@ def _run(
     given: Mapping[str, Any] | None = None,
 ) -> list[tuple[Any, ...]]:
     cursor = psycopg.Cursor(connection, row_factory=tuple_row)
-    return cursor.execute(sql.SQL(SQL[name].template).format(**parts), given).fetchall()
+    return cursor.execute(SQL[name].named(**parts), given).fetchall()
 
 
 def _column(name: str) -> sql.Identifier:
@@ -259,7 +259,7 @@ def _column(name: str) -> sql.Identifier:
 
 
 def _part(name: str, /, **parts: sql.Composable) -> sql.Composable:
-    return sql.SQL(SQL[name].template).format(**parts)
+    return SQL[name].named(**parts)
 
 
 def _number(text: str) -> float | str:

@@ -36,7 +36,7 @@ class Originators:
             return str(UUID(originator_id))
         except ValueError:
             raise DataError(
-                f"originator id {originator_id!r} is no UUID: set ORIGINATOR_ID_TYPE=text for text ids"
+                f"originator id {originator_id!r} is not a UUID: set ORIGINATOR_ID_TYPE=text for text ids"
             ) from None
 
     def originator(self, stream: str) -> UUID | str:
@@ -63,7 +63,7 @@ def arranged(
 def _append(stream: str, events: list[StoredEvent], from_zero: bool) -> Append:
     first = events[0].originator_version
     if [event.originator_version for event in events] != list(range(first, first + len(events))):
-        raise IntegrityError(f"{stream}: the versions of one save must be dense, and each there once")
+        raise IntegrityError(f"{stream}: the versions of one save must be consecutive, each exactly once")
     if first < 0:
         raise DataError(f"{stream}: version {first} must be 0 or more")
     schema = FROM_ZERO if from_zero or first == 0 else FROM_ONE

@@ -255,7 +255,8 @@ class LedgerTrackingRecorder(LedgerRecorder, TrackingRecorder):
                 connection, "recorder_track", application=application, notification_id=notification_id
             ):
                 raise IntegrityError(
-                    f"notification {notification_id} of {application!r} was processed, or a later one was"
+                    f"notification {notification_id} of {application!r} was processed already, or a later "
+                    "one was"
                 )
             yield connection
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final
 
 from ledger import BadInput, Ledger, StreamNotFound
-from ledger.log.sql import Statements, run
+from ledger.log.sql import Statements
 
 SQL = Statements(__package__, "moments")
 
@@ -141,8 +141,7 @@ def as_of(ledger: Ledger, moment: Moment = NOW, *, stream: str | None = None) ->
 
 def _of_time(ledger: Ledger, at: datetime, bound: int) -> tuple[int, bool]:
     """P(T) = (least position recorded after T) − 1, and whether nothing is recorded after T."""
-    with ledger.reader() as connection:
-        ((later,),) = run(connection, ledger.schema, SQL.first_recorded_after, at=at)
+    ((later,),) = ledger.query(SQL.first_recorded_after, at=at)
     return (bound, True) if later is None else (min(later - 1, bound), False)
 
 

@@ -167,8 +167,7 @@ def _end(ledger: Ledger, question: Question) -> tuple[AsOf, datetime | None]:
     if question.upto is not None:
         raise BadInput("`upto` is for the claimed axis; on the recorded one ask for a position")
     found = as_of(ledger, question.moment)
-    with ledger.reader() as connection:
-        ((last, now),) = run(connection, ledger.schema, SQL.end_of_recorded, position=found.position)
+    ((last, now),) = ledger.query(SQL.end_of_recorded, position=found.position)
     if question.moment.position is not None:
         return found, last
     return found, now if found.time is None else min(found.time, now)

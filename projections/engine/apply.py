@@ -21,7 +21,7 @@ from ledger import DamagedLedger, LedgerError, Recorded, ServerUnavailable, View
 from ledger.log.read import recorded
 from ledger.log.server_errors import translated
 from ledger.log.sql import Statement as NamedStatement
-from ledger.log.sql import Statements, run
+from ledger.log.sql import Statements
 
 from .copies import Copies, Copy
 from .view import Batch, Statement, View, filled
@@ -103,17 +103,12 @@ class Applier:
 
     def _advance(self, after: int, upto: int, many: int) -> None:
         self._send(
-            SQL.advance_copy,
-            copy=self.number,
-            after=after,
-            upto=upto,
-            many=many,
-            statuses=self.view.statuses,
-            live=self.live,
-        )
+            SQL.advance_copy, copy=self.number, after=after, upto=upto, many=many,
+            statuses=self.view.statuses, live=self.live,
+        )  # fmt: skip
 
     def _send(self, statement: NamedStatement, **parameters: Any) -> list[tuple[Any, ...]]:
-        return run(self.connection, self.schema, statement, view=self.view.name, **parameters)
+        return self.copies.run(statement, view=self.view.name, **parameters)
 
     def _execute(self, values: Mapping[str, Any]) -> None:
         """Run the view's statements for a batch."""
@@ -175,7 +170,7 @@ class Applier:
         return self._rows(SQL.places_of, values)
 
     def _rows(self, statement: NamedStatement, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        wanted = sql.SQL(statement.template).format(batch=self._batch)
+        wanted = statement.named(batch=self._batch)
         cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
         return cursor.execute(wanted, values, binary=True).fetchall()
 
@@ -268,7 +263,7 @@ def relation(
     schema: str, view: View, number: int, source: sql.Composable | None = None, *only: str
 ) -> sql.Composed:
     """The relation of a batch, from the log or a source with its columns; `only`: conditions, by name."""
-    return sql.SQL(SQL.batch.template).format(
+    return SQL.batch.named(
         source=source or sql.Identifier(schema, "events"), ledger=sql.Identifier(schema),
         view=sql.Literal(view.name), copy=sql.Literal(number), only=conditions(view, *only),
     )  # fmt: skip
@@ -278,4 +273,4 @@ def conditions(view: View, *only: str) -> sql.Composed:
     """The conditions that select a view's events, and others by name."""
     wanted = () if view.topics is None else ("of_topics",)
     names = (*only, *(wanted if view.categories is None else ("of_categories",)))
-    return sql.SQL(" ").join(sql.SQL(SQL[name].template) for name in names)
+    return sql.SQL(" ").join(SQL[name].named() for name in names)

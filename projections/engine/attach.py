@@ -10,11 +10,11 @@ import psycopg
 
 from ledger import BeingBuilt, Ledger, LedgerBusy, LedgerError, NoPermission, Refused
 from ledger.log.server_errors import ledger_errors
-from ledger.log.sql import Statements, run
+from ledger.log.sql import Statements
 
 from . import inline
 from .apply import NewStatuses
-from .copies import Connection, Copies, projecting
+from .copies import Copies, open_copies
 from .inline import locked_view
 from .projector import Projector
 from .refold import learn_statuses
@@ -35,13 +35,12 @@ def attach(ledger: Ledger, view: View, *, timeout: float = 60.0) -> bool:
     inline.check(view)
     deadline = time.monotonic() + timeout
     Projector(ledger, [view]).catch_up()
-    with projecting(ledger) as connection, _as_owner(ledger) as owner, _alone(connection, ledger, view.name):
-        copies = Copies(connection, ledger.schema)
+    with open_copies(ledger) as copies, _as_owner(ledger) as owner, _alone(copies, view.name):
         copy = copies.followed(view)
-        with connection.transaction():
+        with copies.connection.transaction():
             inline.make_effect(copies, view, copy.number)
         names = {"routine": inline.routine_with_schema(ledger.schema, view.name)}
-        run(owner, ledger.schema, SQL.attach_view, effect=inline.effect_of(view.name), **names)
+        owner.run(SQL.attach_view, effect=inline.effect_of(view.name), **names)
         try:
             _outlive_writers(copies, view.name, deadline)
             return _begin(ledger, copies, view, deadline)
@@ -58,10 +57,9 @@ def detach(ledger: Ledger, view: View | str, *, timeout: float = 60.0) -> bool:
     NoPermission.
     """
     name = view if isinstance(view, str) else view.name
-    with projecting(ledger) as connection, _as_owner(ledger) as owner, _alone(connection, ledger, name):
-        copies = Copies(connection, ledger.schema)
+    with open_copies(ledger) as copies, _as_owner(ledger) as owner, _alone(copies, name):
         was = _end(copies, name, time.monotonic() + timeout)
-        run(owner, ledger.schema, SQL.detach_view, effect=inline.effect_of(name))
+        owner.run(SQL.detach_view, effect=inline.effect_of(name))
         return was
 
 
@@ -77,7 +75,7 @@ def _begin(ledger: Ledger, copies: Copies, view: View, deadline: float) -> bool:
                 inline.make_effect(copies, view, copy.number)
                 inline.apply_visible(copies, view, copy.number, bound)
                 _refuse_parked(copies, view, copy.number)
-                run(copies.connection, copies.schema, SQL.set_inline, view=view.name, inline=True)
+                copies.run(SQL.set_inline, view=view.name, inline=True)
                 inline.try_effect(copies, view)
                 return True
         except NewStatuses:
@@ -95,9 +93,9 @@ def _end(copies: Copies, view: str, deadline: float) -> bool:
         try:
             with locked_view(copies, view, deadline - time.monotonic()) as was:
                 if was:
-                    ((_, live),) = run(copies.connection, copies.schema, SQL.inline_of, view=view)
+                    ((_, live),) = copies.run(SQL.inline_of, view=view)
                     inline.record_position(copies, view, live, bound)
-                    run(copies.connection, copies.schema, SQL.set_inline, view=view, inline=False)
+                    copies.run(SQL.set_inline, view=view, inline=False)
                 return was
         except LedgerBusy:
             if time.monotonic() > deadline:
@@ -106,7 +104,7 @@ def _end(copies: Copies, view: str, deadline: float) -> bool:
 
 
 def _refuse_parked(copies: Copies, view: View, number: int) -> None:
-    ((parked,),) = run(copies.connection, copies.schema, SQL.parked_in, view=view.name, copy=number)
+    ((parked,),) = copies.run(SQL.parked_in, view=view.name, copy=number)
     if parked:
         raise Refused(
             f"view {view.name} leaves out {parked} parked streams, and an append cannot: "
@@ -120,10 +118,10 @@ def _outlive_writers(copies: Copies, view: str, deadline: float) -> None:
     An append marks itself before it takes the locks under which it reads changes: one that marks itself later
     calls the effect.
     """
-    ((before,),) = run(copies.connection, copies.schema, SQL.open_writers)
+    ((before,),) = copies.run(SQL.open_writers)
     pause = 0.005
     while True:
-        ((now,),) = run(copies.connection, copies.schema, SQL.open_writers)
+        ((now,),) = copies.run(SQL.open_writers)
         if not set(before) & set(now):
             return
         if time.monotonic() > deadline:
@@ -132,30 +130,30 @@ def _outlive_writers(copies: Copies, view: str, deadline: float) -> None:
         pause = min(0.25, pause * 2)
 
 
-def _forget_unless_inline(copies: Copies, owner: Connection, view: str) -> None:
-    ((is_inline, _),) = run(copies.connection, copies.schema, SQL.inline_of, view=view)
+def _forget_unless_inline(copies: Copies, owner: Copies, view: str) -> None:
+    ((is_inline, _),) = copies.run(SQL.inline_of, view=view)
     if not is_inline:
-        run(owner, copies.schema, SQL.detach_view, effect=inline.effect_of(view))
+        owner.run(SQL.detach_view, effect=inline.effect_of(view))
 
 
 @contextmanager
-def _alone(connection: Connection, ledger: Ledger, view: str) -> Iterator[None]:
+def _alone(copies: Copies, view: str) -> Iterator[None]:
     """Take the session lock for attaching or detaching the view. Raises BeingBuilt."""
-    if run(connection, ledger.schema, SQL.try_attacher, view=view) != [(True,)]:
+    if copies.run(SQL.try_attacher, view=view) != [(True,)]:
         raise BeingBuilt(view)
     yield
 
 
 @contextmanager
-def _as_owner(ledger: Ledger) -> Iterator[Connection]:
+def _as_owner(ledger: Ledger) -> Iterator[Copies]:
     """A connection as the ledger's owner, who alone may change what appends do. Raises NoPermission."""
-    with projecting(ledger) as connection:
+    with open_copies(ledger) as copies:
         try:
             with ledger_errors():
-                run(connection, ledger.schema, SQL.act_as_owner)
+                copies.run(SQL.act_as_owner)
         except NoPermission as error:
             raise NoPermission(
                 f"only the ledger's owner says what appends do: let a member of {ledger.schema}_owner "
                 "attach and detach views"
             ) from error
-        yield connection
+        yield copies

@@ -79,7 +79,7 @@ def _only(
         "here": sql.Identifier(place, f"{table}_{here}"),
         "there": sql.Identifier(place, f"{table}_{there}"),
     }
-    rows = connection.execute(sql.SQL(SQL.only_one_has.template).format(**parts), {"shown": shown}).fetchall()
+    rows = connection.execute(SQL.only_one_has.named(**parts), {"shown": shown}).fetchall()
     return (int(rows[0][1]) if rows else 0), tuple(json.loads(row) for row, _ in rows)
 
 

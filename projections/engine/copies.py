@@ -16,6 +16,7 @@ from ledger.log.connection import refuse_proxy
 from ledger.log.install import views_schema
 from ledger.log.pool import connect_when_ready
 from ledger.log.server_errors import ledger_errors
+from ledger.log.sql import Statement as NamedStatement
 from ledger.log.sql import Statements, run
 
 from .view import View, filled
@@ -67,25 +68,40 @@ def projecting(ledger: Ledger) -> Iterator[Connection]:
         yield connection
 
 
+@contextmanager
+def open_copies(ledger: Ledger) -> Iterator[Copies]:
+    """The copies of all views, on a connection of `projecting`."""
+    with projecting(ledger) as connection:
+        yield Copies(connection, ledger.schema)
+
+
 class Copies:
     """The copies of all views of a ledger, on one connection."""
 
     def __init__(self, connection: Connection, schema: str) -> None:
         self.connection, self.schema = connection, schema
 
+    def run(self, statement: NamedStatement, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        """The rows of a named statement on this connection."""
+        return run(self.connection, self.schema, statement, **parameters)
+
+    def execute(self, statement: NamedStatement, /, **names: sql.Composable) -> None:
+        """Run a named statement, with these names in it."""
+        self.connection.execute(statement.named(**names))
+
     def live(self, view: View) -> Copy | None:
         """The copy that is read; None if there is none yet."""
-        rows = run(self.connection, self.schema, SQL.live_copy, view=view.name)
+        rows = self.run(SQL.live_copy, view=view.name)
         return Copy(*rows[0]) if rows else None
 
     def copy(self, view: View, number: int) -> Copy | None:
         """One copy."""
-        rows = run(self.connection, self.schema, SQL.copy, view=view.name, copy=number)
+        rows = self.run(SQL.copy, view=view.name, copy=number)
         return Copy(*rows[0]) if rows else None
 
     def all_of(self, view: View) -> list[Copy]:
         """All copies, by number."""
-        return [Copy(*row) for row in run(self.connection, self.schema, SQL.copies_of, view=view.name)]
+        return [Copy(*row) for row in self.run(SQL.copies_of, view=view.name)]
 
     def followed(self, view: View) -> Copy:
         """The copy that is read, created if there is none.
@@ -95,13 +111,13 @@ class Copies:
         copy = self.live(view)
         if copy is None:
             with self.connection.transaction():
-                ((live, _, _),) = run(self.connection, self.schema, SQL.know_view, view=view.name)
+                ((live, _, _),) = self.run(SQL.know_view, view=view.name)
                 if live is None:
                     number = self._make(view)
                     self._index(view, number)
                     self.finish(view, number)
                     self.show(view, number)
-                    run(self.connection, self.schema, SQL.switch, view=view.name, copy=number)
+                    self.run(SQL.switch, view=view.name, copy=number)
             copy = self.live(view)
             assert copy is not None
         if copy.definition != view.definition:
@@ -118,13 +134,13 @@ class Copies:
     def _freshen(self, view: View, number: int) -> None:
         """Recreate what readers use (`reads`) if only that changed; later, if it is being read now."""
         with suppress(psycopg.errors.LockNotAvailable), self.connection.transaction():
-            run(self.connection, self.schema, SQL.short_lock, ms=SHORT_MS)
+            self.run(SQL.short_lock, ms=SHORT_MS)
             self.show(view, number)
 
     def begin(self, view: View) -> Copy:
         """Create a new, empty copy, which is not read yet."""
         with self.connection.transaction():
-            run(self.connection, self.schema, SQL.know_view, view=view.name)
+            self.run(SQL.know_view, view=view.name)
             number = self._make(view)
         copy = self.copy(view, number)
         assert copy is not None
@@ -132,12 +148,12 @@ class Copies:
 
     def kept(self, view: View) -> Copy | None:
         """The copy that was read before the present one; None if there is none."""
-        rows = run(self.connection, self.schema, SQL.kept_copy, view=view.name)
+        rows = self.run(SQL.kept_copy, view=view.name)
         return self.copy(view, rows[0][0]) if rows and rows[0][0] is not None else None
 
     def finish(self, view: View, number: int) -> None:
         """Mark the copy as filled and readable. Raises BeingBuilt if another builder dropped it."""
-        if not run(self.connection, self.schema, SQL.finish_copy, view=view.name, copy=number):
+        if not self.run(SQL.finish_copy, view=view.name, copy=number):
             raise BeingBuilt(view.name)
 
     def index(self, view: View, number: int) -> None:
@@ -153,18 +169,18 @@ class Copies:
         for table in view.table_names:
             place = {"shown": self._identifier(table), "leaf": self._identifier(f"{table}_{number}")}
             names = {name: one.as_string() for name, one in place.items()}
-            for _, whole in run(self.connection, self.schema, SQL.shown, **names):
+            for _, whole in self.run(SQL.shown, **names):
                 self._analyze(self._identifier(whole))
 
     def _analyze(self, table: sql.Identifier) -> None:
         """Analyze a table without its documents: no plan uses them, comparing them is slow."""
-        columns = run(self.connection, self.schema, SQL.columns, table=table.as_string())
+        columns = self.run(SQL.columns, table=table.as_string())
         plain = sql.SQL(", ").join(sql.Identifier(name) for name, kind, _ in columns if kind != "jsonb")
-        self.connection.execute(sql.SQL(SQL.analyze.template).format(table=table, columns=plain))
+        self.execute(SQL.analyze, table=table, columns=plain)
 
     def forget(self, view: View, number: int) -> None:
         """Drop what is left of a copy that was read before and whose tables are missing."""
-        run(self.connection, self.schema, SQL.forget_kept, view=view.name, copy=number)
+        self.run(SQL.forget_kept, view=view.name, copy=number)
         self.drop(view, number)
 
     def drop(self, view: View, number: int, *, timeout_ms: int = SHORT_MS) -> bool:
@@ -176,14 +192,12 @@ class Copies:
         """
         try:
             with self.connection.transaction():
-                run(self.connection, self.schema, SQL.short_lock, ms=timeout_ms)
-                run(self.connection, self.schema, SQL.remove_copy, view=view.name, copy=number)
-                if run(self.connection, self.schema, SQL.is_wanted, view=view.name, copy=number):
+                self.run(SQL.short_lock, ms=timeout_ms)
+                self.run(SQL.remove_copy, view=view.name, copy=number)
+                if self.run(SQL.is_wanted, view=view.name, copy=number):
                     raise psycopg.Rollback
                 for table in reversed(view.table_names):
-                    self.connection.execute(
-                        sql.SQL(SQL.drop_table.template).format(table=self._identifier(f"{table}_{number}"))
-                    )
+                    self.execute(SQL.drop_table, table=self._identifier(f"{table}_{number}"))
         except psycopg.errors.LockNotAvailable:
             return False
         return self.copy(view, number) is None
@@ -203,9 +217,7 @@ class Copies:
 
     def _make(self, view: View) -> int:
         """Create the tables of a new copy as partitions of the table of all copies, for readers."""
-        ((number,),) = run(
-            self.connection, self.schema, SQL.add_copy, view=view.name, definition=view.definition
-        )
+        ((number,),) = self.run(SQL.add_copy, view=view.name, definition=view.definition)
         self._run(view, view.tables, number)
         for table in view.table_names:
             self._take_in(view, table, number)
@@ -213,7 +225,7 @@ class Copies:
 
     def _index(self, view: View, number: int) -> None:
         self._run(view, view.indexes, number)
-        run(self.connection, self.schema, SQL.index_copy, view=view.name, copy=number)
+        self.run(SQL.index_copy, view=view.name, copy=number)
 
     def _run(self, view: View, text: Any, number: int | None) -> None:
         if not text:
@@ -226,21 +238,19 @@ class Copies:
     def _take_in(self, view: View, table: str, number: int) -> None:
         """Attach a copy's table to that of all copies of its shape. Readers do not wait for it."""
         leaf = self._identifier(f"{table}_{number}")
-        columns = run(self.connection, self.schema, SQL.columns, table=leaf.as_string())
+        columns = self.run(SQL.columns, table=leaf.as_string())
         whole = self._whole(table, columns) or self._identifier(f"{table}_{number}_copies")
         parts = {"leaf": leaf, "whole": whole, "number": sql.Literal(number)}
         parts |= {"check": sql.Identifier(f"{table}_{number}_copy")}
         parts |= {"reader": sql.Identifier(f"{self.schema}_reader")}
         for name in ("number_copy", "check_copy", "make_whole", "take_in", "open_copy"):
-            self.connection.execute(sql.SQL(SQL[name].template).format(**parts))
+            self.execute(SQL[name], **parts)
 
     def _whole(self, table: str, columns: list[tuple[Any, ...]]) -> sql.Identifier | None:
         """The table of all copies of one shape; None if there is none yet."""
-        for (name,) in run(
-            self.connection, self.schema, SQL.wholes, views=views_schema(self.schema), table=table
-        ):
+        for (name,) in self.run(SQL.wholes, views=views_schema(self.schema), table=table):
             whole = self._identifier(name)
-            known = run(self.connection, self.schema, SQL.columns, table=whole.as_string())
+            known = self.run(SQL.columns, table=whole.as_string())
             if known[:-1] == columns:
                 return whole
         return None
@@ -255,41 +265,36 @@ class Copies:
         stale = []
         for table in view.table_names:
             shown, leaf = self._identifier(table), self._identifier(f"{table}_{number}")
-            ((comment, whole),) = run(
-                self.connection, self.schema, SQL.shown, shown=shown.as_string(), leaf=leaf.as_string()
-            )
+            ((comment, whole),) = self.run(SQL.shown, shown=shown.as_string(), leaf=leaf.as_string())
             if comment != f"{whole} {mark}":
                 self._show(view, table, number, self._identifier(whole))
                 stale.append((shown, sql.Literal(f"{whole} {mark}")))
         if stale:
             self._run(view, view.reads, None)
         for shown, note in stale:
-            self.connection.execute(sql.SQL(SQL.note_shown.template).format(shown=shown, note=note))
+            self.execute(SQL.note_shown, shown=shown, note=note)
 
     def _show(self, view: View, table: str, number: int, whole: sql.Identifier) -> None:
         leaf = self._identifier(f"{table}_{number}")
-        columns = run(self.connection, self.schema, SQL.columns, table=leaf.as_string())
+        columns = self.run(SQL.columns, table=leaf.as_string())
         parts = {
             "shown": self._identifier(table), "whole": whole, "view": sql.Literal(view.name),
             "names": sql.SQL(", ").join(sql.Identifier(name) for name, _, _ in columns if name != "copy"),
             "ledger": sql.Identifier(self.schema),
             "reader": sql.Identifier(f"{self.schema}_reader"),
         }  # fmt: skip
-        create, drop, grant = (
-            sql.SQL(SQL[name].template).format(**parts) for name in ("show", "unshow", "open_shown")
-        )
         try:
             with self.connection.transaction():
-                self.connection.execute(create)
+                self.execute(SQL.show, **parts)
         except psycopg.errors.InvalidTableDefinition:  # a column was removed or changed
             self._refuse_shown_elsewhere(view, table)
-            self.connection.execute(drop)
-            self.connection.execute(create)
-        self.connection.execute(grant)
+            self.execute(SQL.unshow, **parts)
+            self.execute(SQL.show, **parts)
+        self.execute(SQL.open_shown, **parts)
 
     def _refuse_shown_elsewhere(self, view: View, table: str) -> None:
         place = {"shown": self._identifier(table).as_string(), "views": views_schema(self.schema)}
-        if others := run(self.connection, self.schema, SQL.shown_elsewhere, **place):
+        if others := self.run(SQL.shown_elsewhere, **place):
             names = ", ".join(name for (name,) in others)
             raise ViewFailed(view.name, f"columns of its table {table} change that {names} shows")
 

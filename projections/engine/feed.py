@@ -12,10 +12,10 @@ from ledger import BadInput, Cursor, EventsMissing, Ledger, Recorded, ServerUnav
 from ledger.log.announce import announce
 from ledger.log.cursor import Checkpoint
 from ledger.log.server_errors import ledger_errors
-from ledger.log.sql import Statements, run
+from ledger.log.sql import Statements
 
 from .apply import Applier, CopyMoved, NewStatuses, relation, view_errors
-from .copies import Copies, Copy, projecting
+from .copies import Copies, Copy, open_copies
 from .refold import learn_statuses
 from .view import View
 
@@ -78,9 +78,8 @@ class Feed:
     def _connected(self) -> Copies:
         if self._copies is None:
             announce(self.ledger)
-            connection = self._open.enter_context(projecting(self.ledger))
-            self._copies = Copies(connection, self.ledger.schema)
-            run(connection, self.ledger.schema, SQL.make_fed)
+            self._copies = self._open.enter_context(open_copies(self.ledger))
+            self._copies.run(SQL.make_fed)
         return self._copies
 
     def _live(self, copies: Copies) -> Copy:
@@ -100,7 +99,7 @@ class Feed:
     def _fill(self, copies: Copies, events: list[Recorded]) -> None:
         """Store the events where the view's statements read them."""
         with view_errors(self.view):
-            run(copies.connection, copies.schema, SQL.empty_fed)
+            copies.run(SQL.empty_fed)
             cursor = copies.connection.cursor()
             with cursor.copy(SQL.fill_fed.filled(copies.schema)) as copy:
                 for e in events:

@@ -21,7 +21,7 @@ from psycopg import sql
 
 from ledger import BadInput, LedgerBusy, UnknownView, ViewFailed
 from ledger.log.install import views_schema
-from ledger.log.sql import Statement, Statements, run
+from ledger.log.sql import Statement, Statements
 
 from .apply import Applier
 from .copies import Copies
@@ -69,8 +69,8 @@ def apply_visible(copies: Copies, view: View, number: int, bound: int) -> None:
     lists them, so that a follower can continue. Raises LedgerBusy if there are more than appends should wait
     for, NewStatuses.
     """
-    ((after, _),) = run(copies.connection, copies.schema, SQL.stands_at, view=view.name, copy=number)
-    ((last, many),) = run(copies.connection, copies.schema, SQL.visible_after, after=after)
+    ((after, _),) = copies.run(SQL.stands_at, view=view.name, copy=number)
+    ((last, many),) = copies.run(SQL.visible_after, after=after)
     _check_size(view.name, many)
     if many:
         copy = copies.copy(view, number)
@@ -83,7 +83,7 @@ def apply_visible(copies: Copies, view: View, number: int, bound: int) -> None:
 
 def record_position(copies: Copies, view: str, number: int, bound: int) -> None:
     """Record the position of the copy that appends kept; in `locked_view`. Raises as `apply_visible`."""
-    ((after, _),) = run(copies.connection, copies.schema, SQL.stands_at, view=view, copy=number)
+    ((after, _),) = copies.run(SQL.stands_at, view=view, copy=number)
     _stand(copies, view, number, after, bound)
 
 
@@ -93,7 +93,7 @@ def learn(copies: Copies, view: View) -> int:
     Appends wait for that. Usually there are none: a domain is announced before its first event. If an append
     holds the view now, nothing is done: call it again.
     """
-    if run(copies.connection, copies.schema, SQL.news_of_statuses, view=view.name) != [(True,)]:
+    if copies.run(SQL.news_of_statuses, view=view.name) != [(True,)]:
         return 0
     bound = bound_of(copies)
     try:
@@ -109,13 +109,13 @@ def _learned(copies: Copies, view: View, live: int, bound: int) -> int:
     record_position(copies, view.name, live, bound)
     many = learn_statuses(copies, view, live)
     apply_visible(copies, view, live, bound)
-    run(copies.connection, copies.schema, SQL.set_inline, view=view.name, inline=True)
+    copies.run(SQL.set_inline, view=view.name, inline=True)
     return many
 
 
 def bound_of(copies: Copies) -> int:
     """The bound of the log; read it before the view is locked."""
-    ((_, _, bound),) = run(copies.connection, copies.schema, SQL.next_batch, after=2**62, limit=1, known=-1)
+    ((_, _, bound),) = copies.run(SQL.next_batch, after=2**62, limit=1, known=-1)
     return int(bound)
 
 
@@ -126,31 +126,28 @@ def make_ready(copies: Copies, view: View, number: int) -> None:
     """
     check(view)
     texts = _texts(copies, view, number, _batch(copies, view, "position BETWEEN $1 AND $2"))
-    run(copies.connection, copies.schema, SQL.keep_effect, view=view.name, copy=number, effect=texts)
+    copies.run(SQL.keep_effect, view=view.name, copy=number, effect=texts)
 
 
 def make_effect(copies: Copies, view: View, number: int) -> None:
     """Create the function that appends call, with cached plans for one copy; another copy costs them more."""
     make_ready(copies, view, number)
-    ((high, low),) = run(copies.connection, copies.schema, SQL.key_of_view, view=view.name)
+    ((high, low),) = copies.run(SQL.key_of_view, view=view.name)
     one = _texts(copies, view, number, _batch(copies, view, "position = p_first"))
     many = _texts(copies, view, number, _batch(copies, view, "position BETWEEN p_first AND p_last"))
-    body = sql.SQL(SQL.keeper_body.template).format(
+    body = SQL.keeper_body.named(
         schema=sql.Identifier(copies.schema), view=sql.Literal(view.name), copy=sql.Literal(number),
         high=sql.Literal(high), low=sql.Literal(low), one=_lines(one), many=_lines(many),
     )  # fmt: skip
-    names = {"routine": sql.Identifier(routine(view.name)), "body": sql.Literal(body.as_string(None))}
     for statement in (SQL.make_keeper, SQL.open_keeper):
-        copies.connection.execute(_with(copies, statement, names))
+        _execute(copies, statement, view, body=sql.Literal(body.as_string(None)))
 
 
 def try_effect(copies: Copies, view: View) -> None:
     """Do what an append would do, on no events. Raises ViewFailed if that fails."""
     try:
         with copies.connection.transaction():
-            copies.connection.execute(
-                _with(copies, SQL.call_keeper, {"routine": sql.Identifier(routine(view.name))})
-            )
+            _execute(copies, SQL.call_keeper, view)
     except psycopg.Error as error:
         message = error.diag.message_primary or str(error)
         raise ViewFailed(view.name, f"{message}, when an append does it") from error
@@ -184,32 +181,31 @@ def check(view: View) -> None:
 
 def _hold(copies: Copies, view: str, hold_ms: int) -> bool:
     """Lock the copy's row, which a follower may hold for a while, then the view; False if that fails."""
-    place = copies.connection, copies.schema
-    run(*place, SQL.wait_shortly, ms=WORK_MS)
+    copies.run(SQL.wait_shortly, ms=WORK_MS)
     try:
         with copies.connection.transaction():
             _, live = _inline_of(copies, view)
-            run(*place, SQL.lock_copy, view=view, copy=live)
-            run(*place, SQL.wait_shortly, ms=hold_ms)
-            run(*place, SQL.hold_view, view=view)
+            copies.run(SQL.lock_copy, view=view, copy=live)
+            copies.run(SQL.wait_shortly, ms=hold_ms)
+            copies.run(SQL.hold_view, view=view)
     except psycopg.errors.LockNotAvailable:
         return False
-    run(*place, SQL.wait_shortly, ms=WORK_MS)
+    copies.run(SQL.wait_shortly, ms=WORK_MS)
     return True
 
 
 def _inline_of(copies: Copies, view: str) -> tuple[bool, int | None]:
-    rows = run(copies.connection, copies.schema, SQL.inline_of, view=view)
+    rows = copies.run(SQL.inline_of, view=view)
     if not rows:
-        raise UnknownView(view, [name for (name, *_) in run(copies.connection, copies.schema, SQL.all_views)])
+        raise UnknownView(view, [name for (name, *_) in copies.run(SQL.all_views)])
     inline, live = rows[0]
     return inline, live
 
 
 def _stand(copies: Copies, view: str, number: int, after: int, bound: int) -> None:
-    ((_, beyond),) = run(copies.connection, copies.schema, SQL.visible_after, after=bound)
+    ((_, beyond),) = copies.run(SQL.visible_after, after=bound)
     _check_size(view, beyond)
-    run(copies.connection, copies.schema, SQL.stand, view=view, copy=number, after=after, bound=bound)
+    copies.run(SQL.stand, view=view, copy=number, after=after, bound=bound)
 
 
 def _check_size(view: str, many: int) -> None:
@@ -250,10 +246,8 @@ def _lines(texts: list[str]) -> sql.Composable:
     return sql.SQL(joined)
 
 
-def _with(copies: Copies, statement: Statement, names: dict[str, sql.Composable]) -> sql.Composed:
-    return sql.SQL(statement.template).format(
-        schema=sql.Identifier(copies.schema),
-        views=sql.Identifier(views_schema(copies.schema)),
-        owner=sql.Identifier(f"{copies.schema}_owner"),
-        **names,
-    )
+def _execute(copies: Copies, statement: Statement, view: View, **names: sql.Composable) -> None:
+    """Run a statement about the function that appends call for a view."""
+    names |= {"routine": sql.Identifier(routine(view.name)), "schema": sql.Identifier(copies.schema)}
+    names |= {"views": sql.Identifier(views_schema(copies.schema))}
+    copies.execute(statement, owner=sql.Identifier(f"{copies.schema}_owner"), **names)

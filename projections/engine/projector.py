@@ -21,14 +21,14 @@ from ledger import (
 )
 from ledger.domain.known import KNOWN
 from ledger.log.announce import announce
-from ledger.log.sql import Statements, run
+from ledger.log.sql import Statements
 from ledger.roles import require_roles
 
 from ..shipped import load
 from . import inline
 from .apply import Applier, BadEvent, CopyMoved, NewStatuses, view_errors
 from .background import Background
-from .copies import Copies, projecting
+from .copies import Copies, open_copies
 from .follower import FIRST_PAUSE, LONGEST_PAUSE
 from .refold import learn_statuses
 from .view import View
@@ -62,8 +62,7 @@ class NextBatches:
         """The position of the last of the next events, at most `limit`; their number; the bound."""
         place = position, limit
         if place not in self._seen:
-            ((upto, many, self._known),) = run(
-                self._copies.connection, self._copies.schema, SQL.next_batch,
+            ((upto, many, self._known),) = self._copies.run(SQL.next_batch,
                 after=position, limit=limit, known=self._known,
             )  # fmt: skip
             self._seen[place] = upto, many, self._known
@@ -100,19 +99,19 @@ class ViewFollower:
         if self.view.statuses and not self.inline and self._has_news():
             learn_statuses(self.copies, self.view, copy.number)
         if not self._followed:
-            run(self.copies.connection, self.copies.schema, SQL.begin_following, view=self.view.name)
+            self.copies.run(SQL.begin_following, view=self.view.name)
             self._followed = True
 
     def _has_news(self) -> bool:
         """Whether something was announced that the copy does not contain; needs no new event."""
-        rows = run(self.copies.connection, self.copies.schema, SQL.news_of_statuses, view=self.view.name)
+        rows = self.copies.run(SQL.news_of_statuses, view=self.view.name)
         return rows == [(True,)]
 
     def leave(self) -> None:
         """Stop following the view; the next step reads its position again."""
         self._applier = None
         if self._followed:
-            run(self.copies.connection, self.copies.schema, SQL.end_following, view=self.view.name)
+            self.copies.run(SQL.end_following, view=self.view.name)
             self._followed = False
 
     def step(self, end: int | None = None) -> bool:
@@ -144,9 +143,9 @@ class ViewFollower:
         """
         if self._applier is None or self.inline:
             return False
-        number, place = self._applier.number, (self.copies.connection, self.copies.schema)
+        number = self._applier.number
         with view_errors(self.view), self.copies.connection.transaction():
-            run(*place, SQL.lock_copy, view=self.view.name, copy=number)
+            self.copies.run(SQL.lock_copy, view=self.view.name, copy=number)
         self.look()
         return self._applier.number != number
 
@@ -169,8 +168,7 @@ class ViewFollower:
 
     def _upto(self, end: int) -> tuple[int, int] | None:
         """The next batch up to a position that is safe to read."""
-        ((upto, many),) = run(
-            self.copies.connection, self.copies.schema, SQL.batch_upto,
+        ((upto, many),) = self.copies.run(SQL.batch_upto,
             after=self.position, upto=end, limit=self.limit,
         )  # fmt: skip
         if upto is None:
@@ -300,8 +298,7 @@ class Projector(Background):
     def _following(self) -> Iterator[list[ViewFollower]]:
         """A follower for each view, on one connection."""
         announce(self.ledger)
-        with projecting(self.ledger) as connection:
-            copies = Copies(connection, self.ledger.schema)
+        with open_copies(self.ledger) as copies:
             ahead = NextBatches(copies)
             followers = [ViewFollower(copies, view, self.batch, ahead) for view in self.views]
             for follower in followers:
@@ -372,9 +369,7 @@ class Projector(Background):
         """Stop following a view for a while."""
         name = follower.view.name
         if isinstance(error, ViewFailed):
-            run(
-                follower.copies.connection,
-                follower.copies.schema,
+            follower.copies.run(
                 SQL.note_failure,
                 view=name,
                 error=error.reason,

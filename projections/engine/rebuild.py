@@ -27,7 +27,7 @@ from ledger.roles import require_roles
 from . import inline
 from .apply import Applier, CopyMoved, NewStatuses
 from .compare import SHOWN, Difference, differences
-from .copies import Connection, Copies, Copy, projecting
+from .copies import Copies, Copy, open_copies, projecting
 from .projector import Projector
 from .refold import learn_statuses
 from .topics import strange_topics
@@ -100,12 +100,10 @@ def rebuild(
     """
     require_roles(ledger, "pledger rebuild")
     announce(ledger)
-    with projecting(ledger) as connection:
-        copies = Copies(connection, ledger.schema)
-        with _only_builder(copies, view):
-            builder = _Builder(ledger, copies, view, batch, progress, shown)
-            made = builder.build(allowed, dry_run=dry_run, restart=restart)
-            strange = strange_topics(connection, ledger.schema, view)
+    with open_copies(ledger) as copies, _only_builder(copies, view):
+        builder = _Builder(ledger, copies, view, batch, progress, shown)
+        made = builder.build(allowed, dry_run=dry_run, restart=restart)
+        strange = strange_topics(copies.connection, ledger.schema, view)
     return replace(_at_the_end(ledger, view, made), strange=strange)
 
 
@@ -127,30 +125,28 @@ def roll_back(ledger: Ledger, view: View) -> Rebuilt:
     Raises BadInput if none is kept, DefinitionChanged if other code built it, BeingBuilt, NoPermission.
     """
     require_roles(ledger, "pledger rebuild")
-    with projecting(ledger) as connection:
-        copies = Copies(connection, ledger.schema)
-        with _only_builder(copies, view):
-            kept = copies.kept(view)
-            if kept is None:
-                raise BadInput(f"of view {view.name} no earlier copy is kept: there is nothing to go back to")
-            if kept.definition != view.definition:
-                raise DefinitionChanged(view.name, kept.number)
-            if missing := copies.missing(view, kept.number):
-                raise TablesMissing(view.name, missing)
-            made = _Builder(ledger, copies, view, BATCH, None).go_back(kept)
+    with open_copies(ledger) as copies, _only_builder(copies, view):
+        kept = copies.kept(view)
+        if kept is None:
+            raise BadInput(f"of view {view.name} no earlier copy is kept: there is nothing to go back to")
+        if kept.definition != view.definition:
+            raise DefinitionChanged(view.name, kept.number)
+        if missing := copies.missing(view, kept.number):
+            raise TablesMissing(view.name, missing)
+        made = _Builder(ledger, copies, view, BATCH, None).go_back(kept)
     return _at_the_end(ledger, view, made)
 
 
 @contextmanager
 def _only_builder(copies: Copies, view: View) -> Iterator[None]:
     """Take the lock of a view's only builder, for as long as this session lives."""
-    if run(copies.connection, copies.schema, SQL.try_builder, view=view.name) != [(True,)]:
+    if copies.run(SQL.try_builder, view=view.name) != [(True,)]:
         raise BeingBuilt(view.name)
     try:
         yield
     finally:
         if not copies.connection.closed:
-            run(copies.connection, copies.schema, SQL.end_builder, view=view.name)
+            copies.run(SQL.end_builder, view=view.name)
 
 
 class _Builder:
@@ -205,7 +201,7 @@ class _Builder:
     def _result(
         self, copy: Copy, live: Copy | None, found: Sequence[Difference], *, switched: bool, continued: bool
     ) -> Rebuilt:
-        ((parked,),) = run(self.connection, self.schema, SQL.parked_in, view=self.view.name, copy=copy.number)
+        ((parked,),) = self.copies.run(SQL.parked_in, view=self.view.name, copy=copy.number)
         return Rebuilt(
             self.view.name, copy.number, None if live is None else live.number, copy.position, self.applied,
             time.monotonic() - self.began, tuple(found), parked, switched, continued,
@@ -244,7 +240,7 @@ class _Builder:
     def _give_way(self, worked: float) -> None:
         """Pause in favour of writers, if any event was appended since the last batch."""
         before = self.log_end
-        ((self.log_end, _),) = run(self.connection, self.schema, SQL.log_end)
+        ((self.log_end, _),) = self.copies.run(SQL.log_end)
         if 0 < before < self.log_end:
             time.sleep(min(LONGEST_PAUSE, GIVEN_WAY * worked))
 
@@ -255,10 +251,10 @@ class _Builder:
         """
         if end is not None:
             place = {"after": position, "limit": self.batch, "upto": end}
-            ((upto, many),) = run(self.connection, self.schema, SQL.batch_upto, **place)
+            ((upto, many),) = self.copies.run(SQL.batch_upto, **place)
             return upto, many, end
         place = {"after": position, "limit": self.batch, "known": known}
-        ((upto, many, known),) = run(self.connection, self.schema, SQL.next_batch, **place)
+        ((upto, many, known),) = self.copies.run(SQL.next_batch, **place)
         return upto, many, known
 
     def _apply(self, applier: Applier, position: int, upto: int, many: int) -> int:
@@ -320,7 +316,7 @@ class _Builder:
     def _first(self, shadow: Copy) -> Copy | None:
         """Make the shadow live if no copy is live yet; else return the live one, which may be new."""
         with self.connection.transaction():
-            run(self.connection, self.schema, SQL.know_view, view=self.view.name)  # nobody makes one now
+            self.copies.run(SQL.know_view, view=self.view.name)  # nobody makes one now
             live = self.copies.live(self.view)
             if live is None:
                 self._show(self.copies, shadow)
@@ -337,7 +333,7 @@ class _Builder:
     def _show(self, copies: Copies, shadow: Copy) -> None:
         copies.show(self.view, shadow.number)
         copies.finish(self.view, shadow.number)
-        run(copies.connection, self.schema, SQL.switch, view=self.view.name, copy=shadow.number)
+        copies.run(SQL.switch, view=self.view.name, copy=shadow.number)
 
     def _sweep(self) -> None:
         """Drop copies that are neither live nor kept, unless they are still being read."""
@@ -367,28 +363,27 @@ def locked_live(ledger: Ledger, view: View, live: Copy) -> Iterator[LockedCopy]:
     Changes on that connection count when the block ends. Meanwhile projectors wait; if appends keep the view,
     appends wait. Raises LedgerBusy if others hold it for too long.
     """
-    with projecting(ledger) as connection:
-        copies = Copies(connection, ledger.schema)
+    with open_copies(ledger) as copies:
         bound = inline.bound_of(copies)
         if live.inline:
             with inline.locked_view(copies, view.name):
                 yield LockedCopy(copies, bound)
             return
         for attempt in range(TRIES):
-            with connection.transaction():
-                if _lock(connection, ledger.schema, view, live):
+            with copies.connection.transaction():
+                if _lock(copies, view, live):
                     yield LockedCopy(copies, bound)
                     return
             time.sleep(min(1.0, 0.05 * 2**attempt))
     raise LedgerBusy(f"view {view.name} was held by others for too long; run the rebuild again: it goes on")
 
 
-def _lock(connection: Connection, schema: str, view: View, live: Copy) -> bool:
+def _lock(copies: Copies, view: View, live: Copy) -> bool:
     """Lock the live copy until the transaction ends; False if another session holds it for too long."""
-    run(connection, schema, SQL.short_lock, ms=HOLD_MS)
+    copies.run(SQL.short_lock, ms=HOLD_MS)
     try:
-        with connection.transaction():
-            run(connection, schema, SQL.lock_copy, view=view.name, copy=live.number)
+        with copies.connection.transaction():
+            copies.run(SQL.lock_copy, view=view.name, copy=live.number)
     except psycopg.errors.LockNotAvailable:
         return False
     return True

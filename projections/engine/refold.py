@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import sql
 
 from ledger import BadInput, DefinitionChanged, StreamNotFound, ViewFailed
-from ledger.log.sql import Statement, Statements, run
+from ledger.log.sql import Statement, Statements
 
 from .apply import Applier, BadEvent, relation, view_errors
 from .copies import Copies, Copy
@@ -26,10 +26,10 @@ def learn_statuses(copies: Copies, view: View, number: int) -> int:
     with _at_once(copies, view):
         copy = _locked(copies, view, number)
         # Read first: what is announced meanwhile is left for the next call.
-        ((newest,),) = run(copies.connection, copies.schema, SQL.last_announced)
+        ((newest,),) = copies.run(SQL.last_announced)
         told = {"view": view.name, "copy": number, "sets": view.sets}
         many = _refold(copies, view, copy, SQL.streams_of_new_statuses, told)
-        run(copies.connection, copies.schema, SQL.know_statuses, view=view.name, copy=number, number=newest)
+        copies.run(SQL.know_statuses, view=view.name, copy=number, number=newest)
     return many
 
 
@@ -56,17 +56,17 @@ def retry(copies: Copies, view: View, number: int, stream: str) -> bool:
     with _at_once(copies, view):
         copy = _locked(copies, view, number)
         place = {"view": view.name, "copy": number, "stream": stream}
-        rows = run(copies.connection, copies.schema, SQL.parked_at, **place)
+        rows = copies.run(SQL.parked_at, **place)
         if not rows:
             raise StreamNotFound(stream)
         ((position, tries),) = rows
-        run(copies.connection, copies.schema, SQL.lock_to_refold, view=view.name, copy=number)
-        run(copies.connection, copies.schema, SQL.unpark, **place)
+        copies.run(SQL.lock_to_refold, view=view.name, copy=number)
+        copies.run(SQL.unpark, **place)
         events = relation(copies.schema, view, number, None, "of_stream")
         applier = Applier(copies, view, copy, feed=events)
         applier.fill(position - 1, copy.position, stream=stream)
         if applier.parked:
-            run(copies.connection, copies.schema, SQL.tried, tries=tries + 1, **place)
+            copies.run(SQL.tried, tries=tries + 1, **place)
         return not applier.parked
 
 
@@ -82,7 +82,7 @@ def _at_once(copies: Copies, view: View) -> Iterator[None]:
 
 def _locked(copies: Copies, view: View, number: int) -> Copy:
     """A copy, locked at its position until the transaction ends."""
-    run(copies.connection, copies.schema, SQL.lock_copy, view=view.name, copy=number)
+    copies.run(SQL.lock_copy, view=view.name, copy=number)
     copy = copies.copy(view, number)
     if copy is None:
         raise BadInput(f"view {view.name} has no copy {number}")
@@ -93,32 +93,31 @@ def _locked(copies: Copies, view: View, number: int) -> Copy:
 
 def _refold(copies: Copies, view: View, copy: Copy, streams: Statement, parameters: dict[str, Any]) -> int:
     """Remove what some streams contributed, and apply them again, up to the copy's position."""
-    connection, schema = copies.connection, copies.schema
-    run(connection, schema, SQL.drop_refolded)
-    run(connection, schema, SQL.make_refolded)
-    run(connection, schema, streams, **parameters)
-    ((many,),) = run(connection, schema, SQL.count_refolded)
+    copies.run(SQL.drop_refolded)
+    copies.run(SQL.make_refolded)
+    copies.run(streams, **parameters)
+    ((many,),) = copies.run(SQL.count_refolded)
     if many and not view.forget:
         _refuse_to_refold(copies, view, copy)
     elif many:
-        run(connection, schema, SQL.lock_to_refold, view=view.name, copy=copy.number)
+        copies.run(SQL.lock_to_refold, view=view.name, copy=copy.number)
         names = {
             **copies.names(view, copy.number),
             "streams": sql.SQL("(SELECT stream FROM pg_temp.refolded)"),
         }
         for text in view.forget:
-            connection.execute(filled(text, names))
-        run(connection, schema, SQL.unpark_refolded, view=view.name, copy=copy.number)
-        run(connection, schema, SQL.forget_ahead, view=view.name, copy=copy.number)
-        events = relation(schema, view, copy.number, None, "of_refolded")
+            copies.connection.execute(filled(text, names))
+        copies.run(SQL.unpark_refolded, view=view.name, copy=copy.number)
+        copies.run(SQL.forget_ahead, view=view.name, copy=copy.number)
+        events = relation(copies.schema, view, copy.number, None, "of_refolded")
         Applier(copies, view, copy, feed=events).fill(0, copy.position)
-    run(connection, schema, SQL.drop_refolded)
+    copies.run(SQL.drop_refolded)
     return int(many)
 
 
 def _refuse_to_refold(copies: Copies, view: View, copy: Copy) -> None:
     """Raise ViewFailed if a view that sums over streams contains events whose meaning has changed."""
-    if passed := run(copies.connection, copies.schema, SQL.streams_passed, upto=copy.position):
+    if passed := copies.run(SQL.streams_passed, upto=copy.position):
         ((stream,),) = passed
         raise ViewFailed(
             view.name,

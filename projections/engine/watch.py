@@ -112,8 +112,7 @@ def watch(ledger: Ledger, views: Iterable[View] | None = None, *, seconds: float
 
 def parked(ledger: Ledger, view: str | None = None) -> list[ParkedStream]:
     """The parked streams of one view or of all, those of a view by position."""
-    with ledger.reader() as connection:
-        rows = run(connection, ledger.schema, SQL.parked, view=view)
+    rows = ledger.query(SQL.parked, view=view)
     return [
         ParkedStream(name, stream, position, error, event, at.astimezone(UTC), tries)
         for name, _, stream, position, error, event, at, tries in rows
@@ -121,8 +120,7 @@ def parked(ledger: Ledger, view: str | None = None) -> list[ParkedStream]:
 
 
 def _looked_at(ledger: Ledger) -> dict[tuple[str, int | None], int]:
-    with ledger.reader() as connection:
-        rows = run(connection, ledger.schema, SQL.events_looked_at)
+    rows = ledger.query(SQL.events_looked_at)
     return {(name, copy): events for name, copy, events in rows}
 
 

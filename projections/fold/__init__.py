@@ -9,7 +9,7 @@ The fold of all streams, in parallel: the state of each, by the `evolve` of its 
 
 from .partitions import ALL, Partition, Which, partitions
 from .processes import Place, Work, in_processes
-from .range import FoldSession, HeadRow, folds_of
+from .range import FoldSession, HeadRow, SessionWork, folds_of
 from .stream import Fold, Folder, Problem
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Partition",
     "Place",
     "Problem",
+    "SessionWork",
     "Which",
     "Work",
     "folds_of",

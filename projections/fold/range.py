@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import chain, groupby
 from operator import itemgetter
 from types import TracebackType
@@ -18,6 +19,7 @@ from ledger.log.server_errors import ledger_errors
 from ledger.log.sql import Statement, Statements, run
 
 from .partitions import Partition
+from .processes import Place
 from .stream import Fold, Folder, Row, statuses_of
 
 SQL = Statements(__package__, "range")
@@ -117,6 +119,22 @@ class FoldSession:
                 if text is not None:
                     size = sum(len(row[text]) for row in rows if row[text] is not None)
                     many = max(1, min(many, MOST_TEXT * len(rows) // max(1, size)))
+
+
+@dataclass(slots=True)
+class SessionWork:
+    """Work that has a session of its own: the base of what `in_processes` is given."""
+
+    place: Place
+    session: FoldSession = field(init=False, repr=False, compare=False)
+
+    def open(self) -> None:
+        """Connect."""
+        self.session = FoldSession(*self.place)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.session.connection.close()
 
 
 def folds_of(

@@ -191,10 +191,8 @@ class JobQueries:
         if after is not None:
             conditions.append("jobs_before_where")
         views = sql.Identifier(f"{self.ledger.schema}_views")
-        parts = [sql.SQL(SQL[name].template).format() for name in conditions or ["jobs_any_where"]]
-        text = sql.SQL(SQL[f"{what}_page"].template).format(
-            views=views, conditions=sql.SQL(" AND ").join(parts)
-        )
+        parts = [SQL[name].named() for name in conditions or ["jobs_any_where"]]
+        text = SQL[f"{what}_page"].named(views=views, conditions=sql.SQL(" AND ").join(parts))
         with self.ledger.reader() as connection:
             cursor = Cursor(connection, row_factory=tuple_row)
             return cursor.execute(text, {**wanted, "after": after, "limit": limit}).fetchall()

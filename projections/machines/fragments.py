@@ -92,11 +92,11 @@ class InState:
         name: list[sql.Composable] = [sql.Literal(self.machine.name)]
         for nth, (column, kind) in enumerate(zip(columns, kinds, strict=True), 1):
             part = sql.Identifier(f"part_{nth}")
-            read = sql.SQL(SQL[_PART[kind]].template).format(schema=ledger, nth=sql.Literal(nth + 1))
+            read = SQL[_PART[kind]].named(schema=ledger, nth=sql.Literal(nth + 1))
             parts.append(sql.SQL(", {} AS {}").format(read, part))
             same.append(sql.SQL("s.{} = {}").format(part, column))
-            name.append(sql.SQL(SQL[_NAME[kind]].template).format(schema=ledger, column=column))
-        return sql.SQL(SQL.objects_held.template).format(
+            name.append(SQL[_NAME[kind]].named(schema=ledger, column=column))
+        return SQL.objects_held.named(
             views=sql.Identifier(views_schema(self.schema)), machine=sql.Literal(self.machine.name),
             held=held, parts=sql.Composed(parts), same=sql.SQL(" AND ").join(same),
             name=sql.SQL(" || '/' || ").join(name),

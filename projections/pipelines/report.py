@@ -490,7 +490,7 @@ def _oddities(report: Report) -> Iterator[str]:
     if report.failed:
         yield f"Failed: {report.failed}"
     if report.beyond:
-        yield f"Not counted, because their ids were not expected: {report.beyond}"
+        yield f"Not counted, because their ids are unexpected: {report.beyond}"
 
 
 def _time(at: datetime | None) -> str:

@@ -188,7 +188,7 @@ class _PastApplier(Applier):
     """Applies ranges of the log to a view of a past; parked streams are recorded in the past."""
 
     def __init__(self, maker: Maker, view: View) -> None:
-        feed = sql.SQL(SQL.past_batch.template).format(
+        feed = SQL.past_batch.named(
             ledger=sql.Identifier(maker.schema), past=sql.Identifier(maker.name), view=sql.Literal(view.name),
             only=conditions(view),
         )  # fmt: skip

@@ -62,7 +62,7 @@ def dropped(connection: Connection, schema: str, position: int) -> bool:
 
 
 def text_of(statement: Statement, schema: str, position: int, **more: sql.Composable) -> sql.Composed:
-    return sql.SQL(statement.template).format(
+    return statement.named(
         schema=sql.Identifier(schema), past=sql.Identifier(f"{schema}_as_of_{position}"),
         reader=sql.Identifier(f"{schema}_reader"), position=sql.Literal(position), **more,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Final, NamedTuple
@@ -12,7 +12,7 @@ from ledger import BadBody
 from ledger.domain import canonical_json
 from ledger.log.sql import Statements
 
-from ..fold import FoldSession, Place
+from ..fold import SessionWork
 from .difference import DOUBTS, EVIDENCE, Difference, Field, Kind, Summary
 
 SQL = Statements(__package__, "commands")
@@ -60,7 +60,7 @@ def spans(first: int, last: int) -> list[Span]:
 
 
 @dataclass(slots=True)
-class CommandWork:
+class CommandWork(SessionWork):
     """Compares the rows of command ids of ranges of the log. repair: repair them. also: kinds of evidence
     that are repaired too; what is evidence else is left as it is.
 
@@ -68,18 +68,8 @@ class CommandWork:
     restored row gets the digest of the canonical text, which every event class sends.
     """
 
-    place: Place
     repair: bool = False
     also: frozenset[Kind] = frozenset()
-    session: Any = field(default=None, repr=False)
-
-    def open(self) -> None:
-        """Connect."""
-        self.session = FoldSession(*self.place)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.session.connection.close()
 
     def __call__(self, piece: Span, report: Callable[[int], None]) -> Found:
         """The differences in a range, repaired if requested."""

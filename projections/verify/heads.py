@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from ..fold import Fold, FoldSession, HeadRow, Partition, Place, folds_of
+from ..fold import Fold, HeadRow, Partition, SessionWork, folds_of
 from .compare import differences
 from .difference import DOUBTS, EVIDENCE, Difference, Kind, Summary
 from .repair import HeadTarget, repaired
@@ -35,25 +34,15 @@ def _contradicts(difference: Difference) -> bool:
 
 
 @dataclass(slots=True)
-class HeadWork:
+class HeadWork(SessionWork):
     """Compares the heads of ranges. repair: repair those that differ. anew: set all of them to what the code
     of this process folds, also those that are only old or lag behind, and compare no further. also: kinds of
     evidence that are repaired too; what is evidence else is left as it is.
     """
 
-    place: Place
     repair: bool = False
     anew: bool = False
     also: frozenset[Kind] = frozenset()
-    session: Any = field(default=None, repr=False)
-
-    def open(self) -> None:
-        """Connect."""
-        self.session = FoldSession(*self.place)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.session.connection.close()
 
     def __call__(self, piece: Partition, report: Callable[[int], None]) -> Found:
         """The differences in a range, in the order of names, repaired if requested."""

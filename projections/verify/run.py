@@ -108,7 +108,6 @@ def rebuild_heads(
     which: Which = ALL,
     *,
     processes: int | None = None,
-    found: Callable[[Difference], object] | None = None,
     progress: Progress | None = None,
 ) -> Summary:
     """Set every head to what the code of this process folds; also while others append, and after any kill.
@@ -117,15 +116,12 @@ def rebuild_heads(
     too (`verify` repairs them if `also` names them). The lease tokens of jobs and batches are in their events
     and are restored, so workers continue. A token that no event holds stays in an existing head and is lost
     with a missing one: its holder is then refused. The state of a stream with a topic that no class here
-    reads stays as it is. `found` is called with each difference, as in `verify`; `Summary.changed` counts
-    what was done. Needs the projector's role.
+    reads stays as it is. `Summary.changed` counts what was done. Needs the projector's role.
     """
     require_roles(ledger, "pledger rebuild")
-    run = _Run(ledger, processes, progress or nothing)
-    tell = found or nothing
-    total = Summary()
-    for difference in _heads(run, HeadWork(Place.of(ledger), anew=True), which, total):
-        tell(difference)
+    run, total = _Run(ledger, processes, progress or nothing), Summary()
+    for _ in _heads(run, HeadWork(Place.of(ledger), anew=True), which, total):
+        pass
     return total
 
 
@@ -133,18 +129,15 @@ def rebuild_commands(
     ledger: Ledger,
     *,
     processes: int | None = None,
-    found: Callable[[Difference], object] | None = None,
     progress: Progress | None = None,
 ) -> Summary:
     """Set rows of command ids to what the events record; contradicting rows are left. Needs the
     projector's role.
     """
     require_roles(ledger, "pledger rebuild")
-    run = _Run(ledger, processes, progress or nothing)
-    tell = found or nothing
-    total = Summary()
-    for difference in _commands(run, CommandWork(Place.of(ledger), repair=True), total):
-        tell(difference)
+    run, total = _Run(ledger, processes, progress or nothing), Summary()
+    for _ in _commands(run, CommandWork(Place.of(ledger), repair=True), total):
+        pass
     return total
 
 

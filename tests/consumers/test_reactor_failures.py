@@ -38,7 +38,7 @@ def test_what_passes_stops_it_and_it_goes_on_when_that_is_mended(log: Ledger) ->
         return mourn(event)
 
     reactor = Reactor(log, "mourner", faulty, topics={"lamp.broke"})
-    stopped = rf"reactor mourner stopped before the event at position {b} \(lamp.broke\)"
+    stopped = rf"reactor mourner failed on the event at position {b} \(lamp.broke\)"
     sentence = f"{stopped}.* ConnectionRefusedError: by b"
     for _ in range(2):
         with pytest.raises(ReactionFailed, match=sentence) as failed:
@@ -64,7 +64,7 @@ def test_a_failure_in_the_background_comes_out(log: Ledger) -> None:
     own = KeyError("of the body's own")
     with pytest.raises(KeyError) as raised, reactor:
         fail_after(lambda: reactor._failure, own)
-    assert "The reactor failing had failed too: reactor failing stopped" in "".join(raised.value.__notes__)
+    assert "The reactor failing had failed too: reactor failing failed" in "".join(raised.value.__notes__)
 
 
 def test_it_rides_out_lost_connections(log: Ledger, connect: Callable[..., psycopg.Connection[Any]]) -> None:

@@ -27,7 +27,7 @@ GOOD = '{"stream": "a/1", "topic": "a.b", "data": {}}\n'
     ("line", "says"),
     [
         ("{", "it is not JSON"),
-        ("[]", "a line is one object"),
+        ("[]", "a line must be one object"),
         ('{"topic": "a.b", "data": {}}', "stream name '' must be text that is not empty"),
         ('{"stream": 7, "topic": "a.b", "data": {}}', "stream name 7 must be text"),
         ('{"stream": "a/1", "data": {}}', "`topic` must be text, not null"),
@@ -70,7 +70,7 @@ GOOD = '{"stream": "a/1", "topic": "a.b", "data": {}}\n'
         ),
         (
             '{"stream": "a/1", "topic": "a.b", "data": {}, "recorded_at": "yesterday"}',
-            "'yesterday' is no time",
+            "'yesterday' is not a time",
         ),
         ('{"stream": "a/1", "topic": "a.b", "data": {}, "leads_to": {"to": "x"}}', "`leads_to` must be"),
     ],
@@ -122,7 +122,7 @@ def test_versions_must_go_on(log: Ledger, written: Written, monkeypatch: pytest.
         imported(log, written("gap.jsonl", versions(1, 2, 4)), JsonLines())
     with pytest.raises(StreamConflict) as caught:
         imported(log, written("late.jsonl", versions(2)), JsonLines())
-    assert "late.jsonl, line 1: the file goes on where" in caught.value.__notes__[0]
+    assert "late.jsonl, line 1: the stream in this ledger is not at" in caught.value.__notes__[0]
     assert caught.value.__notes__[1] == "nothing of the file was recorded"
     assert not events(log)
     monkeypatch.setattr("ledger.exchange.importer.PIECE", 2)
@@ -178,22 +178,22 @@ def test_csv_of_any_dialect(written: Written, start: bytes, encoding: str, delim
         ("id,id\n1,2\n", MAPPED, "line 1: two columns are named 'id'"),
         ("id,at\n1,2\n", MAPPED, "line 1: there is no column 'status'; there are 'id', 'at'"),
         ("id,at,status,who\n1,2\n", MAPPED, "line 2: it has 2 values, and the title line names 4 columns"),
-        ("id,at,status,who\n1,May,,\n", MAPPED, "line 2: at 'May' is no time"),
+        ("id,at,status,who\n1,May,,\n", MAPPED, "line 2: at 'May' is not a time"),
         (
             "id,at,status,who\n1,2030-01-01T10:00,,\n",
             MAPPED,
-            "line 2: at '2030-01-01T10:00' does not say its offset",
+            "line 2: at '2030-01-01T10:00' has no offset",
         ),
         ("id,at,status,who\n,,,\n", MAPPED, "line 2: a column of the key is empty"),
-        ("id,at,status,who,state\n1,,,,x\n", MAPPED, "line 2: the column 'state' would hide"),
+        ("id,at,status,who,state\n1,,,,x\n", MAPPED, "line 2: the column 'state' conflicts"),
         ('id,at,status,who\n1,,,"x\n', MAPPED, "after line 1: it is not CSV (unexpected end of data)"),
-        (b"id,at,status,who\n1,,,\xff\n", MAPPED, "is not utf-8 (invalid start byte): name its encoding"),
+        (b"id,at,status,who\n1,,,\xff\n", MAPPED, "is not utf-8 (invalid start byte): give the encoding"),
         (
             "s,t\na/1,In Progress\n",
             Mapped(stream_column="s", topic_column="t"),
             "line 2: topic 'In Progress' must be lower-case",
         ),
-        ("s,t\na/1,\n", Mapped(stream_column="s", topic_column="t"), "line 2: the row names no topic"),
+        ("s,t\na/1,\n", Mapped(stream_column="s", topic_column="t"), "line 2: the row has no topic"),
     ],
 )
 def test_a_bad_csv_is_named(written: Written, text: str | bytes, mapped: Mapped, says: str) -> None:

@@ -29,7 +29,7 @@ def test_xes_in_and_out(pledger: Pledger, written: Written, tmp_path: Path) -> N
     assert ["streams", "5"] in done.rows
     assert [row[:3] for row in pledger("streams", "incident.log/").rows] == [["incident.log/volvo", "2", ""]]
     again = pledger("import", path, "--category", "incident")
-    assert "0 events recorded, 0 new streams; 10 were there already" in again.err
+    assert "0 events recorded, 0 new streams; 10 were recorded already" in again.err
     out = tmp_path / "out.xes.gz"
     assert pledger("export", str(out), "--category", "incident").code == 0
     assert content(out) == content(Path(path))
@@ -57,17 +57,17 @@ def test_a_refusal_is_one_sentence(pledger: Pledger, written: Written) -> None:
     assert told.error["parts"]["place"] == "line 1"
     path = str(written("a.xes", SMALL))
     for arguments, says in (
-        ((path,), "say of which category"),
+        ((path,), "give the category"),
         ((bad, "--category", "x"), "--category needs --stream-column, or --key-column"),
         ((str(written("a.csv", "")), "--time-column", "x"), "--time-column needs --stream-column"),
-        ((str(written("a.txt", "")),), "say the format of a.txt"),
-        ((path, "--format", "yaml"), "there is no format 'yaml'"),
+        ((str(written("a.txt", "")),), "give the format of a.txt"),
+        ((path, "--format", "yaml"), "unknown format 'yaml'"),
         (("missing.jsonl",), "missing.jsonl: it cannot be read"),
     ):
         refused = pledger("import", *arguments)
         assert refused.code == 2
         assert says in refused.err
-    assert "name it (--category)" in pledger("export", "-", "--format", "xes").err
+    assert "give --category" in pledger("export", "-", "--format", "xes").err
     assert pledger("import", path, "--category", "a").code == 0
     changed = pledger("import", str(written("a.xes", SMALL.replace("Queued", "Closed"))), "--category", "a")
     assert changed.code == 5

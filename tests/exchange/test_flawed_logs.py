@@ -52,8 +52,8 @@ FLAWS = [
     ("trace 1, event 1, line 12", "the int 'n' is 'many'; it must be a whole number"),
     ("trace 1, event 1, line 13", "the boolean 'paid' has no value"),
     ("trace 1, event 1, line 14", "<string> has 'color'"),
-    ("trace 1, event 1, line 15", "<remark> is no element of XES"),
-    ("trace 1, event 2, line 20", "time:timestamp 'soon' is no time"),
+    ("trace 1, event 1, line 15", "<remark> is not an element of XES"),
+    ("trace 1, event 2, line 20", "time:timestamp 'soon' is not a time"),
     ("trace 1, event 2, line 21", "<string> comes after the events of its trace"),
     ("trace 1, line 24", "<string> comes after the traces of its log"),
 ]

@@ -119,9 +119,9 @@ def test_what_came_by_stdin_has_no_name(
     given = ("import", "-", "--format", "csv", "--category", "scan", "--key-column", "id")
     for text, says in (
         (csv(2), "2 events recorded"),
-        (csv(2), "0 events recorded, 0 new streams; 2 were there"),
+        (csv(2), "0 events recorded, 0 new streams; 2 were recorded already"),
         (csv(2, changed=0), "2 events recorded"),
-        (csv(3), "line 4: what stands before is recorded from stdin, all 2 rows that came"),
+        (csv(3), "line 4: the rows before are recorded from stdin, all 2 rows"),
     ):
         monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(text.encode())))
         assert says in pledger(*given).err

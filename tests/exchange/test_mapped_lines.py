@@ -47,14 +47,14 @@ def test_lines_become_events_with_states(log: Ledger, written: Written) -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("[]", "a line is one object"),
+        ("[]", "a line must be one object"),
         ("{", "it is not JSON"),
         ('{"at": "2030-01-31T14:00:00Z"}', "it has no 'id'"),
         ('{"id": null}', "a column of the key is empty"),
         ('{"id": {"a": 1}}', "'id' must be text or a number, not an object"),
         ('{"id": true}', "'id' must be text or a number, not true"),
-        ('{"id": 1, "at": "May"}', "at 'May' is no time"),
-        ('{"id": 1, "state": "x"}', "'state' would hide what --state-column says"),
+        ('{"id": 1, "at": "May"}', "at 'May' is not a time"),
+        ('{"id": 1, "state": "x"}', "'state' conflicts with --state-column"),
         ('{"id": 1, "x": "\\u0000"}', "contains NUL"),
     ],
 )

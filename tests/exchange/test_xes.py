@@ -114,7 +114,7 @@ def test_another_log_of_that_name_is_refused(log: Ledger, written: Written) -> N
     imported(log, written("small.xes", SMALL), Xes("incident", "small"))
     with pytest.raises(StreamConflict) as caught:
         imported(log, written("changed.xes", SMALL.replace("Queued", "Closed")), Xes("incident", "small"))
-    assert "changed.xes, line 9: the file goes on where" in "; ".join(caught.value.__notes__)
+    assert "changed.xes, line 9: the stream in this ledger is not at" in "; ".join(caught.value.__notes__)
     with pytest.raises(StreamConflict):
         imported(
             log, written("changed.xes", SMALL.replace("Queued", "Closed")), Xes("incident", "b"), dry_run=True
@@ -152,7 +152,7 @@ OUTSIDE = '<!DOCTYPE log [<!ENTITY x SYSTEM "file:///etc/hostname">]><log><strin
         (BOMB, "line 1", "declares a document type"),
         (OUTSIDE, "line 1", "declares a document type"),
         ("<log><trace><event></log>", "line 1", "mismatched tag"),
-        ("<log><trace>", "line 1", "it is not XML, or it is cut off"),
+        ("<log><trace>", "line 1", "it is not XML, or it is truncated"),
         ("", "line 1", "no element found"),
         ("<html/>", "line 1", "<html> at the beginning is not XES"),
         ("<string key='a' value='b'/>", "line 1", "XES begins with <log>"),
@@ -161,7 +161,7 @@ OUTSIDE = '<!DOCTYPE log [<!ENTITY x SYSTEM "file:///etc/hostname">]><log><strin
         (EVENT.format("<int key='a' value='1.5'/>"), "event 1", "a whole number, such as 42"),
         (EVENT.format("<boolean key='a' value='maybe'/>"), "event 1", "true or false"),
         (EVENT.format("<float key='a' value='x'/>"), "event 1", "a number, such as 7.5"),
-        (EVENT.format("<date key='a' value='May'/>"), "event 1", "must be as 2030-01-31"),
+        (EVENT.format("<date key='a' value='May'/>"), "event 1", "must look like 2030-01-31"),
         (EVENT.format("<int key='a'/>"), "event 1", "the int 'a' has no value"),
         (EVENT.format("<string value='a'/>"), "event 1", "<string> has no key"),
         (EVENT.format("<string key='a' value='b' c='d'/>"), "event 1", "<string> has 'c'"),
@@ -172,7 +172,7 @@ OUTSIDE = '<!DOCTYPE log [<!ENTITY x SYSTEM "file:///etc/hostname">]><log><strin
         (DEEP, "line 1", "nested deeper than 90"),
         (LONG, "trace 1", "more than 1000"),
         (EVENT.format("<date key='time:timestamp' value='2010-03-31T16:59:42'/>"),
-         "trace 1, event 1", "does not say its offset from UTC"),
+         "trace 1, event 1", "has no offset from UTC"),
     ],
 )  # fmt: skip
 def test_a_bad_log_is_refused_with_its_place(written: Written, text: str, place: str, says: str) -> None:
@@ -200,7 +200,7 @@ def test_one_endless_tag_is_refused_early(written: Written, monkeypatch: pytest.
 
 def test_a_file_that_is_cut_off_is_refused(log: Ledger, written: Written) -> None:
     packed = gzip.compress(SMALL.encode() * 3)
-    with pytest.raises(BadFile, match=r"cut.xes.gz: its gzip data are damaged or cut off") as caught:
+    with pytest.raises(BadFile, match=r"cut.xes.gz: its gzip data is damaged or truncated") as caught:
         imported(log, written("cut.xes.gz", packed[: len(packed) // 2]), Xes("bad", "bad"))
     assert caught.value.__notes__ == ["nothing of the file was recorded"]
     assert not events(log)

@@ -305,7 +305,7 @@ def _password(server: Embedded) -> str:
 def test_what_is_acknowledged_is_stored_and_what_is_refused_is_not(
     durable: Embedded, ways: list[str], tmp_path: Path
 ) -> None:
-    faults, figures = campaign(durable, ways, tmp_path, 60)
+    faults, figures = campaign(durable, ways, tmp_path, 20)
     assert not any(faults), faults
     assert figures["acknowledged"] > 1000
     assert figures["refused"] > 20

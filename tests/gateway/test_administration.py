@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from ledger.log.install import newest
 from projections import Projector, views_named
 from tests.gateway.conftest import Ended
 from tests.lamp import LampRead, OpenLamp
+from tests.temporary import short_folder
 
 Pledger = Callable[..., Ended]
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -58,7 +58,7 @@ def test_init_makes_a_ledger_and_does_it_again(pledger: Pledger) -> None:
     assert (first.code, made["schema_number_before"], made["schema_number"]) == (0, None, newest())
     assert "a new ledger was made in schema 'second'" in first.err
     assert (again.code, found["schema_number_before"], found["ledger"]) == (0, newest(), made["ledger"])
-    assert "was there already" in again.err
+    assert "exists already" in again.err
     assert pledger("--schema", "second", "streams").code == 0
 
 
@@ -73,7 +73,7 @@ def test_init_in_a_schema_of_somebody_else(pledger: Pledger, connection: psycopg
     connection.execute("CREATE SCHEMA taken CREATE TABLE theirs (id bigint)")
     ended = pledger("--schema", "taken", "init")
     assert (ended.code, ended.out) == (4, "")
-    assert "holds no ledger: choose another" in ended.err
+    assert "is not a ledger: choose another" in ended.err
 
 
 # doctor
@@ -100,7 +100,7 @@ def test_doctor_in_text_has_a_cure_for_every_failure(pledger: Pledger) -> None:
 
 
 def test_doctor_is_content_with_a_durable_server(pledger: Pledger, tmp_path: Path) -> None:
-    home = Path(tempfile.mkdtemp(prefix="ledger-doctor-", dir="/tmp")).resolve()
+    home = short_folder("doctor")
     home.chmod(0o711)
     try:
         dsn = f"embedded:{home}"
@@ -208,7 +208,7 @@ def test_doctor_of_a_role_without_rights(
         admin.execute("DROP ROLE passer")
     found = verdicts(ended)
     assert (ended.code, found["server"], found["schema"], found["rights"]) == (1, "ok", "warn", "fail")
-    assert "could not be looked at" in checks(ended)["schema"]["says"]
+    assert "could not be checked" in checks(ended)["schema"]["says"]
 
 
 def test_doctor_without_a_server(pledger: Pledger) -> None:
@@ -261,7 +261,7 @@ def test_a_view_that_leaves_streams_out_or_is_late_is_named(
 ) -> None:
     log.append("lamp/a", LampRead(value=1))
     Projector(log, views_named(["activity", "in_state"])).catch_up()
-    assert checks(pledger("doctor", "--json"))["views"]["says"] == "2 views are kept, none of them late"
+    assert checks(pledger("doctor", "--json"))["views"]["says"] == "2 views are up to date"
     admin.execute(
         "INSERT INTO ledger.view_parked (position, parked_at, copy, view, stream, error, event) "
         "VALUES (1, now(), 1, 'activity', 'lamp/a', 'bad', '{}')"

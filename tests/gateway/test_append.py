@@ -75,6 +75,6 @@ def test_a_command_records_once(pledger: Pledger, log: Ledger) -> None:
     first = pledger("append", "scan/1", "scan.started", "{}", "--command", "c1", "--json").objects[0]
     again = pledger("append", "scan/1", "scan.started", "{}", "--command", "c1", "--json")
     assert again.objects[0] == first | {"repeated": True}
-    assert "had recorded this before" in again.err
+    assert "recorded this before" in again.err
     other = pledger("append", "scan/1", "scan.ended", "{}", "--command", "c1")
     assert (other.code, len(log.read("scan/1"))) == (5, 1)

@@ -73,7 +73,7 @@ def test_wrong_use_is_told(pledger: Pledger, log: Ledger) -> None:
     assert pledger("changes", "in_state", "--after", str(other)).code == Code.REFUSED
     none = pledger("changes", "in_state")
     assert (none.code, none.out) == (Code.FINE, "")
-    assert "nobody has made the view in_state" in none.err
+    assert "the view in_state does not exist yet" in none.err
 
 
 def test_changes_are_followed(started: Callable[..., subprocess.Popen[str]], log: Ledger) -> None:

@@ -84,13 +84,13 @@ def test_a_file_can_be_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("dns = 'x'", "no setting 'dns'; there are actor, domains, dsn, path, schema, views"),
+        ("dns = 'x'", "unknown setting 'dns'; the settings are actor, domains, dsn, path, schema, views"),
         ("dsn = 7", "dsn must be a text"),
         ("dsn = ''", "dsn must be a text"),
         ("domains = 'books'", "domains must be a list of texts"),
         ("domains = [1]", "domains must be a list of texts"),
         ("dsn = ", "is not TOML"),
-        ("file = 'x'", "no setting 'file'"),
+        ("file = 'x'", "unknown setting 'file'"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_file(project: Path, text: str, said: str) -> None:

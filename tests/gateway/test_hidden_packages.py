@@ -60,8 +60,8 @@ def test_a_package_that_hides_ours_is_named(package: str, kind: str, pledger: Ru
         ended = pledger(*command, before=tmp_path)
         assert (ended.code, ended.out) == (2, "")
         assert ended.err == (
-            f"pledger: {theirs} hides the package `{package}` of pipeline-ledger: rename it, or take its "
-            "folder off PYTHONPATH\n"
+            f"pledger: {theirs} hides the package `{package}` of pipeline-ledger: rename it, or remove its "
+            f"folder from PYTHONPATH\n"
         )
     told = pledger("streams", "--json", before=tmp_path).error
     assert (told["error"], told["exit"], told["parts"]["file"]) == ("HiddenPackage", 2, str(theirs))
@@ -88,7 +88,7 @@ def test_a_package_that_is_missing_is_named(installed: Path, tmp_path: Path) -> 
     command = [sys.executable, "-P", "-c", code, "--json"]
     ways = {"env": environment(PYTHONPATH=str(installed)), "cwd": "/"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, **ways)  # type: ignore[call-overload]
-    assert "`not_there` of pipeline-ledger is not there" in json.loads(done.stderr)["message"]
+    assert "`not_there` of pipeline-ledger is missing" in json.loads(done.stderr)["message"]
 
 
 def test_from_its_sources_it_says_the_same(tmp_path: Path) -> None:

@@ -94,9 +94,9 @@ def test_what_could_never_be_submitted_is_refused_in_a_sentence(pledger: Pledger
         (["--run-at", "soon"], "'soon' is no moment"),
         (["--timeout", "0"], "timeout_seconds must be more than 0"),
         (["--max-attempts", "0"], "--max-attempts"),
-        (["--unique-key", ""], "--unique-key must be a text that is not empty"),
+        (["--unique-key", ""], "--unique-key must not be empty"),
         (["--queue", " "], "queue"),
-        (["--parent", "xyz"], "'xyz' is no id of a job"),
+        (["--parent", "xyz"], "'xyz' is not a job id"),
     ]:
         ended = pledger("jobs", "submit", "count", *words)
         assert (ended.code, ended.out) == (Code.MISUSE, ""), words
@@ -147,7 +147,7 @@ def test_the_beginning_of_an_id_is_enough_where_it_is_one_jobs(pledger: Pledger,
     assert "there is no job abcdef01-0000-4000-8000-000000000001" in nobody.err
     for wrong in ("abc", "nonsense", "", "%", ids[0] + "0"):
         refused = pledger("jobs", "show", wrong)
-        assert (refused.code, "is no id of a job" in refused.err) == (Code.MISUSE, True), wrong
+        assert (refused.code, "is not a job id" in refused.err) == (Code.MISUSE, True), wrong
 
 
 # Looking
@@ -233,7 +233,7 @@ def test_how_waiting_ends(pledger: Pledger, jobs: Jobs) -> None:
     late = pledger("jobs", "wait", waits, good, "--timeout", "0", "--json")
     assert late.code == Code.TIMED_OUT == 7
     assert [(one["status"], one["over"]) for one in late.objects] == [("queued", False), ("succeeded", True)]
-    assert "the time was over before 1 of 2 jobs were" in late.err
+    assert "timeout: 1 of 2 jobs have not finished" in late.err
     assert pledger("jobs", "wait", waits, bad, "--timeout", "0").code == 6
     assert pledger("jobs", "wait", waits, "--timeout", "never").code == Code.MISUSE
     assert pledger("jobs", "wait").code == Code.MISUSE
@@ -250,7 +250,7 @@ def test_cancelling_is_done_once_and_leaves_what_is_over(pledger: Pledger, jobs:
         ("cancelled", True),
         ("failed", False),
     ]
-    assert "was failed already" in ended.err
+    assert "is failed already" in ended.err
     assert jobs.events(waits)[-1].event.reason == "not needed"  # type: ignore[union-attr]
     again = pledger("jobs", "cancel", waits, "--json")
     assert (again.code, again.objects[0]["cancelled"]) == (0, False)
@@ -266,7 +266,7 @@ def test_retrying_what_failed(pledger: Pledger, jobs: Jobs) -> None:
     ended = pledger("jobs", "retry", bad, waits, "--reason", "mended", "--json")
     assert ended.code == Code.REFUSED
     assert [(one["status"], one["retried"]) for one in ended.objects] == [("queued", True), ("queued", False)]
-    assert ended.objects[1]["error"] == "only what failed is retried, and it is queued"
+    assert ended.objects[1]["error"] == "only a failed job can be retried, and it is queued"
     assert jobs.get(bad).failures == 0
     unique = failed(jobs, "once", unique="key")
     other = jobs.submit("once", unique="key")

@@ -50,7 +50,7 @@ def test_dead_letters_are_looked_at_and_redriven(
 
     dry = pledger("dead", "redrive", "--json")
     assert (dry.code, [row["redriven"] for row in dry.objects]) == (0, [False] * 3)
-    assert "3 would be redriven; --yes does it" in dry.err
+    assert "3 would be redriven; give --yes to do it" in dry.err
     assert (jobs.status(one), jobs.status(two)) == ("failed", "failed")
     assert pledger("dead", "redrive", one, "--yes").rows == [[one, "boom", "ArithmeticError", "redriven"]]
     assert pledger("dead", "redrive", parent, "--yes", "--reason", "mended").code == 0
@@ -73,7 +73,7 @@ def test_a_job_is_redriven_with_its_batches(
     assert (alone.code, alone.objects[0]["refused"]) == (
         Code.REFUSED, f"{batch} is redriven with its job, which failed: redrive job/{parent}"
     )  # fmt: skip
-    assert "2 would be redriven; --yes does it" in pledger("dead", "redrive").err
+    assert "2 would be redriven; give --yes to do it" in pledger("dead", "redrive").err
     both = pledger("dead", "redrive", "--yes", "--json")
     assert (both.code, [row["redriven"] for row in both.objects]) == (0, [True, True])
     shown = pledger("jobs", "show", parent, "--json").objects[0]
@@ -95,7 +95,7 @@ def test_a_batch_of_a_job_that_is_over_is_not_redriven(
     jobs.cancel(parent)
     followed()
     foreseen = pledger("dead", "redrive")
-    assert (foreseen.code, foreseen.err) == (0, "0 would be redriven, 1 refused; --yes does it\n")
+    assert (foreseen.code, foreseen.err) == (0, "0 would be redriven, 1 refused; give --yes to do it\n")
     refused = pledger("dead", "redrive", "--yes", "--json")
     assert refused.code == Code.REFUSED
     assert refused.objects[0]["refused"].startswith(f"{batch} counts no more, since its job is cancelled")

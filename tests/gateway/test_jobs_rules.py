@@ -18,7 +18,11 @@ Pledger = Callable[..., Ended]
 def test_pausing_and_limits(pledger: Pledger, log: Ledger) -> None:
     assert pledger("queues", "pause", "quick", "--reason", "mending").rows == [["quick", "paused"]]
     again = pledger("queues", "pause", "quick", "--json")
-    assert (again.code, again.objects[0]["changed"], again.err) == (0, False, "it was paused already\n")
+    assert (again.code, again.objects[0]["changed"], again.err) == (
+        0,
+        False,
+        "it is paused already: nothing changed\n",
+    )
     assert pledger("queues", "resume", "quick", "--json").objects[0]["changed"] is True
     assert (
         pledger("operations", "limit", "embed", "--concurrency", "1", "--rate", "10", "--per", "1m").code == 0
@@ -44,7 +48,7 @@ def test_schedules(pledger: Pledger, log: Ledger) -> None:
     assert (shown["payload"], shown["overlap"], shown["fields"]["max_attempts"]) == ({"days": 30}, False, 3)
     assert dict(pledger("schedules", "show", "nightly").rows)["cron"] == "30 2 * * *"
     assert pledger("schedules", "pause", "nightly").rows[0][1:] == ["paused", ""]
-    assert pledger("schedules", "next", "nightly").err == "it is paused: no time comes\n"
+    assert pledger("schedules", "next", "nightly").err == "the schedule is paused: it has no next time\n"
     assert pledger("schedules", "resume", "nightly", "--json").objects[0]["changed"] is True
     assert pledger("schedules", "list").rows[0][:4] == [
         "nightly",

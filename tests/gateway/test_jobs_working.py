@@ -83,7 +83,7 @@ def test_a_worker_runs_jobs_until_it_is_told_to_stop(started: Start, pledger: Pl
     assert (worker.returncode, json.loads(out)) == (0, {"worker": "w1", "done": 2, "gave_back": False})
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert lines[0]["message"] == "worker w1 runs boom, double, sleep; Ctrl-C ends it"
-    assert "takes nothing more, nothing runs" in [line["message"] for line in lines]
+    assert "stopping: claims nothing more, nothing runs" in [line["message"] for line in lines]
     done = {line["job"]: line for line in lines if "job" in line}
     assert (done[good]["level"], done[good]["status"], done[good]["operation"]) == (
         "info",
@@ -115,7 +115,7 @@ def test_a_worker_says_a_line_for_each_job(pledger: Pledger, jobs: Jobs) -> None
 def test_who_waits_is_told_that_no_worker_runs(pledger: Pledger, jobs: Jobs) -> None:
     ids = [jobs.submit("ping") for _ in range(2)]
     waited = pledger("jobs", "wait", *ids, "--timeout", "0.5")
-    advice = "`pledger worker run --operations MODULE:NAME` is one"
+    advice = "start one with `pledger worker run --operations MODULE:NAME`"
     assert waited.err.splitlines()[0] == f"2 of 2 jobs wait: no worker runs; {advice}"
     Leases(jobs.ledger).register("w", **{**WORKER, "operations": ["other"]})
     waited = pledger("jobs", "wait", *ids, "--timeout", "0.5")
@@ -127,7 +127,7 @@ def test_what_cannot_be_done_in_time_is_given_back(pledger: Pledger, jobs: Jobs)
     with signalled(lambda: jobs.status(id) == "running", signal.SIGTERM):
         ended = pledger(*RUN, "--drain-seconds", "0.1", "--no-services")
     assert ended.code == Code.TERMINATED
-    assert "work that was not done in time was given back" in ended.err
+    assert "work that did not finish in time was returned to the queue" in ended.err
     assert jobs.get(id).status == "queued"
     assert jobs.events(id)[-1].topic == "job.released"
 
@@ -137,7 +137,7 @@ def test_a_second_ctrl_c_ends_it_at_once(pledger: Pledger, jobs: Jobs) -> None:
     with signalled(lambda: jobs.status(id) == "running", signal.SIGINT, signal.SIGINT):
         ended = pledger(*RUN, "--no-services")
     assert ended.code == Code.INTERRUPTED
-    assert "takes nothing more" in ended.err
+    assert "claims nothing more" in ended.err
 
 
 def test_what_is_no_registry_is_said_so(pledger: Pledger, log: Ledger) -> None:
@@ -166,7 +166,7 @@ def test_a_reaper_tells_what_it_did(pledger: Pledger, jobs: Jobs, followed: Call
     with signalled(lambda: True, signal.SIGTERM):
         ended = pledger("reaper", "run", "--every", "0.1")
     assert (ended.code, dict(ended.rows)["granted"]) == (0, "0")
-    assert ended.err == "the reaper looks every 0.1 s; Ctrl-C ends it\n"
+    assert ended.err == "the reaper checks every 0.1 s; Ctrl-C ends it\n"
     assert jobs.status(id) == "running"
 
 
@@ -179,8 +179,8 @@ def test_lists_say_that_their_view_is_missing_or_behind(
     missing = pledger("jobs", "list")
     assert (missing.code, missing.out) == (0, "")
     assert missing.err.splitlines() == [
-        "the view jobs was not there yet; it is made now",
-        "no such job is in the view; `pledger jobs submit` submits one",
+        "the view jobs did not exist; it was made now",
+        "no job matches",
     ]
     for words in (["dead", "list"], ["queues", "list"]):
         assert pledger(*words).code == 0
@@ -189,7 +189,7 @@ def test_lists_say_that_their_view_is_missing_or_behind(
     jobs.submit("ping")
     behind = pledger("jobs", "list")
     assert (behind.code, [row[0] for row in behind.rows]) == (0, [first])
-    assert "the view jobs is 1 events behind, and nobody follows it" in behind.err
+    assert "the view jobs is 1 events behind, and nothing follows it" in behind.err
     followed()
     assert pledger("jobs", "list").err == ""
 
@@ -210,7 +210,7 @@ def test_jobs_are_listed_by_what_they_are(pledger: Pledger, jobs: Jobs, followed
     assert listed("--status", "FAILED", "--operation", "boom", "--queue", "quick") == [bad]
     assert listed("--tag", "night") == [parent]
     page = pledger("jobs", "list", "--limit", "1", "--json")
-    assert "there are more: --after" in page.err
+    assert "there are more: give --after" in page.err
     assert listed("--after", str(page.objects[0]["position"])) == [parent]
     unknown = pledger("jobs", "list", "--status", "asleep")
     assert (unknown.code, unknown.out) == (Code.MISUSE, "")
@@ -245,11 +245,12 @@ def test_what_no_worker_takes_says_why(pledger: Pledger, jobs: Jobs, followed: C
     nobody, no = "no worker runs", "no worker knows its operation"
     assert told() == (
         [nobody] * 2,
-        [f"1 of ping wait in queue default: {nobody}", f"1 of from new code wait in queue quick: {nobody}",
-         "no worker is there; `pledger worker run --operations MODULE:NAME` is one"],
+        [f"1 jobs of ping wait in queue default: {nobody}",
+         f"1 jobs of from new code wait in queue quick: {nobody}",
+         "no worker runs; start one with `pledger worker run --operations MODULE:NAME`"],
     )  # fmt: skip
     leases.register("w", **WORKER)
-    assert told() == ([no, None], [f"1 of from new code wait in queue quick: {no}"])
+    assert told() == ([no, None], [f"1 jobs of from new code wait in queue quick: {no}"])
     assert ["waits", f"since {no}"] in pledger("jobs", "show", other).rows
     assert [row[-1] for row in pledger("jobs", "list").rows] == [no, ""]
     assert pledger("worker", "list").rows[0][-2:] == ["here", "ping"]

@@ -61,7 +61,7 @@ def test_without_any_there_is_a_sentence(log: Ledger, pledger: Pledger) -> None:
     for arguments in (("list",), ("check", "--all")):
         ended = pledger("machines", *arguments)
         assert (ended.code, ended.out) == (0, "")
-        assert ended.err == "the ledger has no machine yet: the first move of an object records its machine\n"
+        assert ended.err == "the ledger has no machine: the first move of an object records its machine\n"
 
 
 def test_activity_is_that_of_the_view_or_of_the_events(payments: Ledger, pledger: Pledger) -> None:
@@ -116,7 +116,7 @@ def test_counts_are_those_of_the_view_and_say_where_it_stands(payments: Ledger, 
     Payment(payments, "PM1").move("paid")
     late = pledger("machines", "show", "payment")
     assert late.out == fresh.out
-    assert "the counts are those of the view in_state, at position 7 of 8\n" in late.err
+    assert "the counts are from the view in_state, at position 7 of 8\n" in late.err
     assert pledger("views", "follow", "in_state", "--once").code == 0
     assert [row[2] for row in pledger("machines", "show", "payment").rows] == ["0", "0", "0", "0", "3", "1"]
 
@@ -138,8 +138,8 @@ def test_a_definition_by_its_number(parcels: Ledger, pledger: Pledger) -> None:
         ["lost", "not declared", "1", ""],
     ]
     assert (
-        "1 object in a state that is not declared: to free them, declare it again with a way out, such as "
-        "From('lost').To(…), and move them\n"
+        "1 object in a state that is not declared: declare it again with a transition out, such as "
+        "From('lost').To(…)\n"
     ) in pledger("machines", "show", "parcel").err
     assert "changed by" not in pledger("machines", "show", "parcel", "--number", "1").err
     assert (
@@ -156,7 +156,7 @@ def test_a_definition_by_its_number(parcels: Ledger, pledger: Pledger) -> None:
 def test_names_and_numbers_that_are_wrong(payments: Ledger, pledger: Pledger, command: str) -> None:
     ended = pledger("machines", command, "paymnt", "--json")
     assert (ended.code, ended.out, ended.error["error"]) == (Code.MISUSE, "", "UnknownMachine")
-    assert "no machine is named 'paymnt'; known are " in ended.error["message"]
+    assert "no machine is named 'paymnt'; known machines: " in ended.error["message"]
     assert "payment" in ended.error["message"]
     assert "did you mean payment?" in ended.error["message"]
     ended = pledger("machines", command, "payment", "--number", "2")
@@ -168,7 +168,10 @@ def test_names_and_numbers_that_are_wrong(payments: Ledger, pledger: Pledger, co
 def test_one_that_only_this_process_knows_is_unknown_to_the_ledger(log: Ledger, pledger: Pledger) -> None:
     assert "payment" in KNOWN.machines
     ended = pledger("machines", "show", "payment")
-    assert (ended.code, "no machine is named 'payment'; known are none" in ended.err) == (Code.MISUSE, True)
+    assert (ended.code, "no machine is named 'payment'; known machines: none" in ended.err) == (
+        Code.MISUSE,
+        True,
+    )
 
 
 def test_every_move_is_allowed(payments: Ledger, pledger: Pledger) -> None:
@@ -213,16 +216,16 @@ def test_a_check_for_programs(payments: Ledger, parcels: Ledger, pledger: Pledge
     pairs = [(one["from_state"], one["to_state"], one["moves"], one["objects"]) for one in found["pairs"]]
     assert pairs == [("sent", "lost", 2, 2), ("lost", "sent", 1, 1)]
     assert payment["summary"]["moves"] == 0
-    assert "2 moves more: --limit 0 lists all\n" in ended.err
+    assert "2 more moves: --limit 0 lists all\n" in ended.err
     assert len(pledger("machines", "check", "--all", "--json", "--limit", "0").objects) == 5
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "name a machine, or give --all"),
-        (["payment", "--all"], "name a machine, or give --all"),
-        (["--all", "--number", "1"], "a number is of one machine"),
+        ([], "give a machine or --all"),
+        (["payment", "--all"], "give a machine or --all"),
+        (["--all", "--number", "1"], "--number is the definition of one machine"),
     ],
 )
 def test_a_check_of_nothing_or_of_too_much(

@@ -277,7 +277,7 @@ def test_formats_and_files_that_cannot_be(payments: Ledger, pledger: Pledger, tm
         ended = pledger("machines", "diagram", "payment", "--output", str(tmp_path / file))
         assert (
             ended.code,
-            "mermaid, dot or svg; or name it .mmd, .mermaid, .dot, .gv, .svg" in ended.err,
+            ", or a file name that ends in .mmd, .mermaid, .dot, .gv, .svg" in ended.err,
         ) == (
             Code.MISUSE,
             True,
@@ -285,9 +285,7 @@ def test_formats_and_files_that_cannot_be(payments: Ledger, pledger: Pledger, tm
     for more in ((), ("--format", "svg")):
         ended = pledger("machines", "diagram", "payment", "--output", str(tmp_path / "p.PNG"), *more)
         assert ended.code == Code.MISUSE
-        assert (
-            "write .svg, .mmd or .dot; Graphviz makes it of the last: pledger machines diagram" in ended.err
-        )
+        assert "write .svg, .mmd or .dot; Graphviz converts the last: pledger machines diagram" in ended.err
         assert f"payment --format dot | dot -Tpng > {tmp_path / 'p.PNG'}\n" in ended.err
         assert not (tmp_path / "p.PNG").exists()
     ended = pledger("machines", "diagram", "payment", "--output", str(tmp_path / "no" / "p.svg"))

@@ -119,7 +119,7 @@ def test_two_levels_and_one(made: Pledger) -> None:
 def test_help_has_them_and_survives_a_module_that_fails(own: Pledger, tmp_path: Path) -> None:
     assert "Projects of sequencing: runs of lanes of samples of libraries." in own("--help").out
     assert (
-        "Set the state or a flag of runs, lanes, samples and libraries"
+        "Set the state or a flag of existing runs, lanes, samples and libraries"
         in own("sequencing", "mark", "--help").out
     )
     (tmp_path / "broken_pipelines.py").write_text("1 / 0\n")

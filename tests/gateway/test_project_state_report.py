@@ -24,7 +24,7 @@ def test_a_plan_is_made_shown_changed_and_forgotten(
     made = [word for name in pipeline.totals for word in (f"--{name.replace('_', '-')}", "4")]
     ended = pledger(pipeline.name, "plan", "Brain_7", *made)
     assert ended.rows == [[name, "4"] for name in pipeline.totals]
-    assert ended.err == "project 'Brain_7' was not there; it was made\n"
+    assert ended.err == "project 'Brain_7' did not exist; it was created\n"
     told = json.loads(pledger(pipeline.name, "plan", "brain-7", "--json").out)
     assert told == {"project": "Brain_7", **dict.fromkeys(pipeline.totals, 4)}
     first, *others = pipeline.totals
@@ -106,14 +106,14 @@ def test_a_report_that_cannot_be(pledger: Pledger, log: Ledger) -> None:
         (
             ["brain_7"],
             2,
-            "give `--strips-per-slice N`, or plan it once, by `pledger lsm plan Brain_7 --strips-per",
+            "give `--strips-per-slice N`, or plan it once with `pledger lsm plan Brain_7 --strips-per",
         ),
-        (["brain_7", "--slice", "1"], 2, "how many strips are expected is not known"),
+        (["brain_7", "--slice", "1"], 2, "the expected number of strips is unknown"),
         (["brain_8", "--strips-per-slice", "4"], 3, "Project not found: project='brain_8'"),
         (["brain_7", "--strips-per-slice", "4", "--slice", "9"], 3, "Slice not found: slice=9"),
         (["brain_7", "--strips-per-slice", "4", "--json", "--markdown"], 2, "exclude each other"),
         (["brain_7", "--strips-per-slice", "-4"], 2, "--strips-per-slice"),
-        (["brain_7", "--strips-per-slice", "100001", "--slice", "1"], 2, "is 100001; a row for each"),
+        (["brain_7", "--strips-per-slice", "100001", "--slice", "1"], 2, "is 100001; at most"),
     ]:
         ended = pledger("lsm", "report", *arguments)
         assert (ended.code, ended.out) == (code, ""), arguments

@@ -70,7 +70,7 @@ def test_a_dry_run_lists_what_would_go(pledger: Pledger, log: Ledger, pipeline: 
     _, middle, leaf = pipeline.names
     below = [[leaf, "2", "1", number, "pending"] for number in "123"]
     assert ended.rows == [[middle, "2", "1", "", "pending"], *below]
-    assert ended.err == "4 would be deleted; nothing was\n"
+    assert ended.err == "4 would be deleted; nothing was deleted\n"
     shown = json.loads(pledger(pipeline.name, "reset", "brain_7", "--all", "--dry-run", "--json").out)
     assert (shown["deleted"], shown[leaf], len(shown["items"])) == (0, 12, 18)
     assert (len(leaves(store, pipeline)), log.bound()) == (12, before)

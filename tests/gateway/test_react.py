@@ -102,7 +102,10 @@ def test_what_is_no_reactor_is_said_so(pledger: Pledger, log: Ledger) -> None:
         ([f"{module}:NO_FUNCTION"], "has no function 'NO_FUNCTION'"),
         ([f"{module}:nothing"], f"{module}:nothing made a str; it must take the ledger and return a Reactor"),
         ([f"{module}:clumsy"], f"{module}:clumsy failed: RuntimeError: not made"),
-        ([f"{module}:echo", "--expect", "strips_per_slice=1"], "`--expect` is for the reactor of readiness"),
+        (
+            [f"{module}:echo", "--expect", "strips_per_slice=1"],
+            "`--expect` is only for the reactor of readiness",
+        ),
         (["--expect", "strips_per_slice"], "must be NAME=N"),
         (["--expect", "strips_per_slice=-1"], "must be NAME=N"),
         (["--expect", "strips=1"], "'strips' is no total that readiness looks at"),

@@ -17,6 +17,7 @@ import pytest
 from gateway.cli.errors import Code
 from ledger import Ledger
 from ledger.domain.known import KNOWN
+from ledger.pipelines import PIPELINES
 from projections.shipped import load
 from tests.gateway.conftest import ROOT, Ended, eventually
 from tests.lamp import LampBroke, LampMade, LampRead
@@ -25,7 +26,10 @@ Pledger = Callable[..., Ended]
 Start = Callable[..., subprocess.Popen[str]]
 Connection = psycopg.Connection[Any]
 MODULE = "tests.gateway.viewed"
-SHIPPED = ["activity", "in_state", "items", "jobs", "progress", "work"]
+SHIPPED = sorted(
+    ["activity", "in_state", "jobs", "progress", "work", *(f"{name}_items" for name in PIPELINES)]
+)
+"""Those of this package, and of the pipelines that tests declare."""
 
 
 @pytest.fixture(autouse=True)
@@ -147,8 +151,8 @@ def test_names_that_are_wrong_are_answered_with_near_ones(views: Pledger, log: L
         (["retry", "failurs", "--all"], 2, "did you mean failures?"),
         (["retry", "failures", "lamp/two"], 3, "stream lamp/two is not parked in view failures"),
         (["retry", "failures", "lamp/ones"], 3, "did you mean lamp/one?"),
-        (["retry", "failures"], 2, "name the stream to follow again, or give --all"),
-        (["retry", "failures", "lamp/one", "--all"], 2, "name the stream"),
+        (["retry", "failures"], 2, "give the stream to follow again, or --all"),
+        (["retry", "failures", "lamp/one", "--all"], 2, "give the stream"),
     ]:
         ended = views(*arguments)
         assert (ended.code, ended.out) == (code, ""), arguments
@@ -181,7 +185,7 @@ def test_it_follows_until_a_signal_and_serves_metrics(
     assert follow.stderr is not None
     said = follow.stderr.readline()
     assert said.startswith("metrics are at http://127.0.0.1:")
-    assert follow.stderr.readline() == "followed are failures; Ctrl-C ends it\n"
+    assert follow.stderr.readline() == "following failures; Ctrl-C ends it\n"
     broken(log, "dust")
     eventually(
         lambda: connection.execute("SELECT to_regclass('ledger_views.failures')").fetchone() != (None,)

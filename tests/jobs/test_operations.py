@@ -134,7 +134,9 @@ def test_a_name_is_registered_once(registry: Registry) -> None:
 
 
 def test_an_unknown_name_is_a_key_error(registry: Registry) -> None:
-    with pytest.raises(KeyError, match="Unknown operation: 'pgae'; known are named, page, plain") as raised:
+    with pytest.raises(
+        KeyError, match="Unknown operation: 'pgae'; known operations: named, page, plain"
+    ) as raised:
         registry.get("pgae")
     assert isinstance(raised.value, UnknownOperation)
 

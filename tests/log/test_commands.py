@@ -71,9 +71,7 @@ def test_a_command_with_other_content_is_refused(log: Ledger) -> None:
         lambda: log.append_all([Append("lamp/a", [Body("lamp.read", 2, '{"value":1}')])], command="c"),
     ]
     for other in others:
-        with pytest.raises(
-            CommandReused, match="command 'c' already recorded other content; a new decision needs a new"
-        ):
+        with pytest.raises(CommandReused, match="command 'c' already recorded other content; use a new"):
             other()
     repeat = log.append("lamp/a", LampRead(value=1), expected=7, command="c", actor="another")
     assert repeat.repeated

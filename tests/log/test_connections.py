@@ -19,6 +19,7 @@ from psycopg.conninfo import make_conninfo
 import ledger
 from ledger import AppendUncertain, Ledger, LedgerBusy, ServerUnavailable
 from ledger.embedded import Embedded, throwaway
+from ledger.log import pool
 from ledger.log.install import init
 from tests.lamp import LampRead, OpenLamp
 
@@ -48,6 +49,23 @@ def test_threads_share_the_connections(dsn: str) -> None:
         assert log.pool._pool is not None
         assert log.pool._pool.get_stats()["pool_max"] == 3
         assert log.pool._pool.get_stats()["pool_size"] <= 3
+
+
+def test_opening_a_ledger_takes_one_connection(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(pool, "awake", lambda conninfo: asked.append(conninfo) or conninfo)
+    with ledger.connect(dsn) as log:
+        log.append("lamp/a", LampRead())
+        assert len(asked) == 1
+        with log.reader(), log.reader():
+            assert len(asked) == 2
+
+
+def test_a_connection_that_the_pool_did_not_take_is_closed(dsn: str) -> None:
+    with ledger.connect(dsn) as log:
+        kept = pool.connect_when_ready(dsn, 5)
+        log.pool._ready.append(kept)
+    assert kept.closed
 
 
 def test_threads_that_begin_at_once_open_one_pool(dsn: str) -> None:
@@ -121,7 +139,7 @@ def test_a_full_pool_is_told_in_time(dsn: str) -> None:
             held.enter_context(log.reader())
         for attempt in (lambda: log.append("lamp/a", LampRead()), log.bound):
             started = time.monotonic()
-            with pytest.raises(LedgerBusy, match=r"no connection is free .*raise the pool's size"):
+            with pytest.raises(LedgerBusy, match=r"no connection is free .*raise max_size"):
                 attempt()
             assert time.monotonic() - started < 5
         held.close()
@@ -210,7 +228,7 @@ def test_an_append_whose_connection_broke_is_sent_again_where_that_is_safe(
 def test_an_append_whose_connection_broke_is_uncertain_otherwise(blocked: Blocked) -> None:
     log = blocked.log
     with pytest.raises(
-        AppendUncertain, match=r"lamp/a: it may or may not be recorded; .*give the append a command id"
+        AppendUncertain, match=r"lamp/a: it may or may not be recorded; .*give appends a command id"
     ):
         blocked.end_while(lambda: log.append("lamp/a", LampRead())).result()
     assert log.append("lamp/a", LampRead(), expected=1).version == 2
@@ -283,7 +301,9 @@ def test_a_server_that_stays_away_is_told_by_its_name(other: Embedded) -> None:
         other.stop()
         try:
             for attempt in (lambda: log.append("lamp/away", LampRead(), expected=1), log.bound):
-                with pytest.raises(ServerUnavailable, match="the server cannot be used just now") as caught:
+                with pytest.raises(
+                    ServerUnavailable, match="the server cannot be used at the moment"
+                ) as caught:
                     attempt()
                 assert not isinstance(caught.value, LedgerBusy | AppendUncertain)
         finally:

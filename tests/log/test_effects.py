@@ -64,7 +64,8 @@ def test_an_open_session_holds_the_lock_of_a_view_that_was_attached_since(
     owner: Connection, dsn: str, appends: list[Append]
 ) -> None:
     """Its plans were made when no effect had a lock; without it an attach would miss its appends."""
-    held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND pid = pg_backend_pid()"
+    mine = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid()"
+    held = mine + " AND locktype = 'advisory' AND objsubid = 2"
     with psycopg.connect(dsn, autocommit=True) as session:
         for _ in range(7):
             send(session, "ledger", appends, "{}", None)

@@ -6,6 +6,9 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
+import types
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -53,6 +56,22 @@ class Measured(Event, topic="event_test.measured", schema=3):
             data["size"] = [data.pop("width")]
         data["size_um"] = [size * 1000 for size in data.pop("size")]
         return data
+
+
+def test_threads_that_are_the_first_to_use_a_class_share_it() -> None:
+    """A class is built when it is first used, which pydantic before 2.14.3 does not guard."""
+    for nth in range(40):
+        made = types.new_class(f"Fresh{nth}", (LampRead,), {})
+        assert not made.__pydantic_complete__
+        gate = threading.Barrier(4)
+
+        def use(kind: type[LampRead] = made, gate: threading.Barrier = gate) -> object:
+            gate.wait()
+            return kind(value=1), kind.read('{"value": 2}', 1)
+
+        with ThreadPoolExecutor(4) as threads:
+            found = [done.result() for done in [threads.submit(use) for _ in range(4)]]
+        assert found == [(made(value=1), made(value=2))] * 4
 
 
 def test_a_fact_is_frozen_all_the_way_down() -> None:

@@ -17,6 +17,7 @@ from ledger import BadInput, SchemaMismatch
 from ledger.embedded import Embedded
 from ledger.log import install
 from ledger.log import sql as scripts
+from ledger.log.health import examine
 from tests.lamp import LampRead
 
 Connection = psycopg.Connection[Any]
@@ -190,6 +191,19 @@ def test_a_newer_ledger_is_refused(dsn: str, connection: Connection) -> None:
         ):
             attempt()
     assert described(connection, "ledger") == before
+
+
+def test_a_ledger_of_a_development_version_is_refused_with_a_remedy(dsn: str, connection: Connection) -> None:
+    with connection.transaction():
+        connection.execute("SET LOCAL ROLE ledger_owner")
+        connection.execute("UPDATE ledger.migrations SET name = 'foundation' WHERE number = 1")
+        connection.execute("INSERT INTO ledger.migrations VALUES (6, 'projections', now())")
+    says = r"a development version before 0\.1\.0 made this ledger, .*: export its events with that version"
+    for attempt in (lambda: ledger.connect(dsn), lambda: install.init(connection)):
+        with pytest.raises(SchemaMismatch, match=says):
+            attempt()
+    found = {check.name: check for check in examine(dsn)[1]}
+    assert (found["schema"].verdict, found["schema"].cure) == ("fail", install.PRERELEASE_REMEDY)
 
 
 def test_migrations_lead_to_the_tables_of_a_new_ledger(

@@ -251,6 +251,6 @@ def test_threads_that_wait_for_each_other_are_told(locks: AdvisoryLocks) -> None
     for thread in threads:
         thread.join(60)
     assert len(told) == 1
-    assert "in two scopes that wait for each other" in str(told[0])
+    assert "in a scope that waits for this one (deadlock)" in str(told[0])
     assert told[0].stream in "ab"
     assert is_free(locks.exclusive(["x"], timeout_seconds=5))

@@ -75,7 +75,7 @@ def test_rows_that_contradict_each_other_are_named(desk: Desk) -> None:
 def test_of_many_faults_the_first_are_named(desk: Desk) -> None:
     for number in range(30):
         desk.write(f"P{number:02}", ("submitted", 10), ("paid", 20), recent=0)
-    with pytest.raises(BadTable, match=r"payment_transitions has 30 faults: .*P19.*; and 10 more") as refused:
+    with pytest.raises(BadTable, match=r"payment_transitions has 30 errors: .*P19.*; and 10 more") as refused:
         desk.adopt()
     assert (refused.value.many, len(refused.value.faults)) == (30, 20)
 

@@ -79,13 +79,15 @@ def test_each_state_is_a_constant() -> None:
 def test_two_states_of_one_constant_are_refused() -> None:
     made = letters()
     made.state("a-b")
-    with pytest.raises(StateConstantConflict, match=r"^state 'a_b' would be .* A_B, which is 'a-b' already$"):
+    with pytest.raises(
+        StateConstantConflict, match=r"^state 'a_b' needs the constant A_B, which 'a-b' has already$"
+    ):
         made.state("a_b")
     assert made.states == ("x", "y", "z", "a-b")
 
 
 def test_a_constant_of_the_users_is_no_state() -> None:
-    with pytest.raises(StateConstantConflict, match="the constant TIMEOUT, which is 30 already"):
+    with pytest.raises(StateConstantConflict, match="the constant TIMEOUT, which 30 has already"):
 
         class Slow(Machine):
             TIMEOUT = 30
@@ -94,7 +96,7 @@ def test_a_constant_of_the_users_is_no_state() -> None:
 
 def test_a_constant_may_have_another_name_than_its_state() -> None:
     assert (Payment.PENDING, Payment.PENDING_SUBMISSION) == ("pending_submission", "pending_submission")
-    with pytest.raises(StateConstantConflict, match="'paid' would be the constant PAID, which is 'settled'"):
+    with pytest.raises(StateConstantConflict, match="'paid' needs the constant PAID, which 'settled' has"):
 
         class Other(Payment):
             PAID = State("settled")

@@ -147,7 +147,8 @@ def test_a_state_that_is_no_successor_is_refused(place: Any, key: str) -> None:
     with pytest.raises(TransitionFailed) as failed:
         payment.move("paid")
     assert str(failed.value) == (
-        "payment: Cannot transition from 'pending_submission' to 'paid'; from there: cancelled, submitted"
+        "payment: Cannot transition from 'pending_submission' to 'paid'; allowed from there: cancelled, "
+        "submitted"
     )
     assert (failed.value.from_state, failed.value.to_state) == ("pending_submission", "paid")
     assert payment.try_move("paid") is False

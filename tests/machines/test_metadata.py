@@ -72,7 +72,7 @@ def test_what_is_no_json_is_refused(place: Any, key: str) -> None:
     loop = Loop(place, key)
     odd: list[Any] = [object(), b"\xff", [object()], len]
     for said in odd:
-        with pytest.raises(BadMetadata, match=r"^what is said with the move from a to b is no JSON: "):
+        with pytest.raises(BadMetadata, match=r"^the metadata of the move from a to b does not fit JSON: "):
             loop.try_move("b", said=said)
     assert (loop.current_state(), loop.history()) == ("a", [])
 
@@ -82,7 +82,7 @@ def test_what_does_not_fit_the_model_is_refused(place: Any, key: str) -> None:
     with pytest.raises(BadMetadata) as refused:
         payment.move("submitted", submission_id=5)
     assert str(refused.value) == (
-        "what is said with the move from pending_submission to submitted is no Submission: "
+        "the metadata of the move from pending_submission to submitted does not fit Submission: "
         "submission_id: Input should be a valid string, given 5"
     )
     with pytest.raises(BadMetadata, match="submission_id: Field required"):
@@ -212,7 +212,7 @@ def test_what_does_not_fit_is_refused_before_guards_are_asked(place: Any, key: s
     Booked.asked.clear()
     booked = Booked(place, key)
     for wrong in ({"sum": "much"}, {}):
-        with pytest.raises(BadMetadata, match="is no Booking: sum: "):
+        with pytest.raises(BadMetadata, match="does not fit Booking: sum: "):
             booked.try_move("done", **wrong)
     assert Booked.asked == []
 

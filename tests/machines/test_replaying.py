@@ -99,7 +99,9 @@ def test_the_initial_state_again_is_a_move_like_any_other(log: Ledger) -> None:
 
 def test_a_state_that_is_not_in_the_table_is_refused_as_a_move(log: Ledger) -> None:
     (one,) = replay(Door, log, [("front", past("painted"))]).refused
-    assert str(one.why) == "door: Cannot transition from 'closed' to 'painted'; from there: locked, open"
+    assert (
+        str(one.why) == "door: Cannot transition from 'closed' to 'painted'; allowed from there: locked, open"
+    )
 
 
 def test_nothing_but_guards_is_called(log: Ledger) -> None:

@@ -154,8 +154,9 @@ def test_an_object_in_a_state_that_is_gone_is_told_so_and_how_it_gets_out(place:
     with pytest.raises(TransitionFailed) as caught:
         thing.move("here")
     assert str(caught.value) == (
-        "lost_things: Cannot transition from 'lost' to 'here': the definition has no state 'lost' any more; "
-        "declare it with a way out, such as From('lost').To('here'), and move on"
+        "lost_things: Cannot transition from 'lost' to 'here': the definition no longer has the state "
+        "'lost'; "
+        "declare it with a transition out, such as From('lost').To('here')"
     )
     assert not thing.try_move("away")
     Lost.state("lost")

@@ -162,7 +162,7 @@ def test_wrong_idents_and_flags_record_nothing(service: LSMStateService, log: Le
             enter_milestone_stage(service, ident, "compressed")
         assert isinstance(no_ident.value, TypeError)
     for ident, name in [(STRIP, "mip_stitched"), (LSMSliceId("p", 1), "uploaded"), (STRIP, "attempts")]:
-        with pytest.raises(UnknownFlag, match=f"'{name}' is no flag of lsm") as no_flag:
+        with pytest.raises(UnknownFlag, match=f"'{name}' is not a flag of lsm") as no_flag:
             enter_milestone_stage(service, ident, name)
         assert isinstance(no_flag.value, AttributeError)
     assert recorded(log) == []

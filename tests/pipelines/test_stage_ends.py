@@ -198,7 +198,7 @@ def test_a_block_that_lost_its_item_and_fails_raises_its_own_error(
     with pytest.raises(KeyError):
         lose_and_fail()
     assert words(log, STREAM) == ["created", "started", "started"]
-    assert "its result changes nothing" in caplog.messages[-1]
+    assert "its result is discarded" in caplog.messages[-1]
 
 
 def test_a_failure_that_cannot_be_recorded_is_noted_on_the_error(

@@ -26,21 +26,21 @@ def test_a_past_is_made_listed_and_dropped(log: Ledger, connection: Connection, 
 
     (told,) = pledger("as-of", "make", "--at", "now", "--json").objects
     assert (told["position"], told["events"], told["streams"], told["beyond"]) == (6, 6, 3, True)
-    assert set(told["views"]) >= {"in_state", "progress", "items", "activity"}
+    assert set(told["views"]) >= {"in_state", "progress", "lsm_items", "activity"}
     (again,) = pledger("as-of", "make", "--position", "6", "--json").objects
     assert (again["new"], again["made_at"]) == (False, told["made_at"])
 
     connection.execute("SET ROLE ledger_projector; SELECT ledger.make_as_of(5)")
     listed = pledger("as-of", "list").rows
     assert [row[:2] for row in listed] == [[f"ledger_as_of_{n}", f"{n}"] for n in (4, 5, 6)]
-    assert listed[1][-1] == "not finished: make it again, or drop it"
+    assert listed[1][-1] == "incomplete: make it again, or drop it"
     assert [one["whole"] for one in pledger("as-of", "list", "--json").objects] == [True, False, True]
 
     assert pledger("as-of", "drop", "4", "--json").objects == [{"dropped": 4}]
     assert pledger("as-of", "drop", "5").code == pledger("as-of", "drop", "6").code == Code.FINE
     assert pledger("as-of", "list").out == ""
     gone = pledger("as-of", "drop", "4")
-    assert (gone.code, gone.err) == (Code.NOT_FOUND, "pledger: the ledger as of 4 was not made\n")
+    assert (gone.code, gone.err) == (Code.NOT_FOUND, "pledger: there is no copy as of position 4\n")
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_differences_are_listed_and_end_with_1_until_they_are_mended(
          'status: "odd" -> "on"; state.read: (not there) -> 1', "evidence"]
     ]  # fmt: skip
     assert "1 × head differs" in said
-    assert "1 of these are evidence of events that were lost or changed, and are left" in said
+    assert "1 of these are evidence of lost or changed events, and were not repaired" in said
     assert '`pledger verify --repair --also "head differs"` repairs them' in said
     code, out, _ = pledger("verify", "--json", "--repair")
     first, last = map(json.loads, out)
@@ -71,18 +71,18 @@ def test_a_long_list_is_cut_and_counted(pledger: Run, connection: Connection) ->
     as_owner(connection, "TRUNCATE ledger.heads")
     code, out, said = pledger("verify", "--limit", "2")
     assert (code, len(out)) == (1, 2)
-    assert "9 differences more: --limit 0 lists all" in said
+    assert "9 more differences: --limit 0 lists all" in said
     assert len(pledger("verify", "--limit", "0")[1]) == 11
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (["--all", "--sample", "3"], "contradict each other"),
+        (["--all", "--sample", "3"], "--all excludes --sample"),
         (["--stream", "a", "--category", "b"], "give one of them"),
         (["--check", "no_such"], "no view is named 'no_such'"),
-        (["--also", "head ahead"], "give --repair too"),
-        (["--repair", "--also", "gap"], "'gap' is no kind that can be repaired; those are head missing"),
+        (["--also", "head ahead"], "--also needs --repair"),
+        (["--repair", "--also", "gap"], "'gap' cannot be repaired; give one of head missing"),
     ],
 )
 def test_wrong_use_is_refused(pledger: Run, given: list[str], says: str) -> None:

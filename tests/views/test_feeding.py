@@ -78,7 +78,7 @@ def test_a_gap_is_refused_where_the_source_says_where_it_begins(
     events = everything(log, view)
     with Feed(log, view) as feed:
         assert feed.take(events[:2], after=0) == 2
-        with pytest.raises(EventsMissing, match=r"is at position 2, .* begins after 3") as refused:
+        with pytest.raises(EventsMissing, match=r"is at position 2, .* start after 3") as refused:
             feed.take(events[3:], after=events[2].position)
         assert (refused.value.position, refused.value.after) == (2, 3)
         with pytest.raises(BadInput, match="event 3 is not after position 3"):

@@ -45,7 +45,7 @@ def test_it_is_named_and_rebuilt(log: Ledger, connection: Connection, statement:
     drop(connection, statement)
     (state,) = watch(log, [IN_STATE])
     assert (state.state, state.copy) == (State.NOT_MADE, 1)
-    assert "in_state_1 are not there" in str(state.error)
+    assert "in_state_1 are missing" in str(state.error)
     with pytest.raises(TablesMissing, match="run `pledger rebuild in_state`"):
         Projector(log, [IN_STATE]).catch_up()
     made = rebuild(log, IN_STATE)
@@ -68,7 +68,7 @@ def test_verify_names_and_repairs_it(log: Ledger, connection: Connection) -> Non
     drop(connection, DROPS[0])
     found: list[Any] = []
     verify(log, processes=1, checks=[ViewCheck(IN_STATE)], found=found.append)
-    assert [(one.about, one.says) for one in found] == [("in_state", "its tables in_state_1 are not there")]
+    assert [(one.about, one.says) for one in found] == [("in_state", "its tables in_state_1 are missing")]
     assert verify(log, processes=1, checks=[ViewCheck(IN_STATE)], repair=True).equal
     assert rows(connection) == states_by_hand(log)
 

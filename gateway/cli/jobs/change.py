@@ -16,24 +16,24 @@ from .options import STATUSES, Many, One, Reason, Whole, each_found, found, jobs
 if TYPE_CHECKING:
     from ledger.jobs import Jobs
 
-Words = Annotated[str, typer.Argument(metavar="TEXT", help="What is to be said.")]
-Author = Annotated[str | None, typer.Option(metavar="WHO", help="Whose words they are; else who acts.")]
-Description = Annotated[str | None, typer.Option(metavar="TEXT", help="What it is about.")]
-Findings = Annotated[str | None, typer.Option(metavar="TEXT", help="What was found.")]
+Words = Annotated[str, typer.Argument(metavar="TEXT", help="The comment.")]
+Author = Annotated[str | None, typer.Option(metavar="WHO", help="The author. Default: the actor.")]
+Description = Annotated[str | None, typer.Option(metavar="TEXT", help="A description.")]
+Findings = Annotated[str | None, typer.Option(metavar="TEXT", help="The findings.")]
 Tags = Annotated[
     list[str] | None,
-    typer.Option("--tag", metavar="TAG", help="All tags that it has from now on. Repeatable."),
+    typer.Option("--tag", metavar="TAG", help="A tag; the tags given replace all former ones. Repeatable."),
 ]
-NoTags = Annotated[bool, typer.Option("--no-tags", help="It has no tags from now on.")]
+NoTags = Annotated[bool, typer.Option("--no-tags", help="Remove all tags.")]
 
 
 def cancel(context: typer.Context, ids: Many, reason: Reason = None, as_json: AsJson = False) -> None:
     """Cancel jobs, with their batches and child jobs.
 
-    A cancel is final at once: what a worker has to say afterwards is kept, and changes nothing. Batches and
-    child jobs follow by themselves, as soon as a worker runs. A job that is over is left as it is.
+    The job is cancelled at once and finally; a result that a worker reports later is recorded and changes
+    nothing. Workers then cancel its batches and child jobs. A finished job is not changed.
 
-    JSON, one object a line: id, status, cancelled (whether it was by this).
+    JSON, one object per line: id, status, cancelled (whether by this call).
     """
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:
@@ -44,21 +44,21 @@ def cancel(context: typer.Context, ids: Many, reason: Reason = None, as_json: As
     _print(session, [(id, job.status or "", "cancelled", by_this) for id, job, by_this in done])
     for id, job, by_this in done:
         if not by_this:
-            session.say(f"job {id[:8]} was {job.status} already, and is left so")
+            session.say(f"job {id[:8]} is {job.status} already: nothing changed")
         elif job.rounds or job.children:
-            session.say(f"job {id[:8]}: its batches and child jobs are cancelled by the workers")
+            session.say(f"job {id[:8]}: workers will cancel its batches and child jobs")
 
 
 def retry(
     context: typer.Context, ids: Many, reason: Reason = None, whole: Whole = False, as_json: AsJson = False
 ) -> None:
-    """Offer failed jobs anew.
+    """Run failed jobs again.
 
-    Attempts and retries count from zero again; the history stays. Of a job that was split only the batches
-    run that did not complete, as soon as a worker runs. What did not fail is refused.
+    Attempts and retries are counted from zero; the history is kept. Of a job with batches, only those that
+    did not complete run again. A job that has not failed is refused.
 
-    Exits 1 where one of them was refused, 5 where a job with the same key is queued or running; the others
-    are retried. JSON, one object a line: id, status, retried, error (null where it was).
+    Exits 1 if one was refused, 5 if a job with the same key is queued or running; the others are retried.
+    JSON, one object per line: id, status, retried, error (null if it was retried).
     """
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:
@@ -91,7 +91,7 @@ def _retried(jobs: Jobs, id: str, reason: str | None, whole: bool) -> tuple[str,
     except MoveNotAllowed:
         status = jobs.status(id)
         discarded = "it was discarded" if status == "failed" else f"it is {status}"
-        return id, status, Misfit(f"only what failed is retried, and {discarded}")
+        return id, status, Misfit(f"only a failed job can be retried, and {discarded}")
     except DuplicateJob as error:
         return id, jobs.status(id), error
 
@@ -103,7 +103,7 @@ class Misfit(Exception):
 def comment(
     context: typer.Context, id: One, text: Words, author: Author = None, as_json: AsJson = False
 ) -> None:
-    """Say something on a job; `pledger jobs events` shows it.
+    """Add a comment to a job; `pledger jobs events` shows it.
 
     JSON: id, comments (how many it has now).
     """
@@ -125,7 +125,7 @@ def describe(
     no_tags: NoTags = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a job is about, and what was found; what is not given stays.
+    """Set the description, findings or tags of a job; what is not given is kept.
 
     JSON: id, description, findings, tags.
     """
@@ -150,7 +150,7 @@ def _said(
     if tags or no_tags:
         given["tags"] = tuple(tags or ())
     if not given:
-        raise Misuse("say something: --description, --findings, --tag or --no-tags")
+        raise Misuse("give --description, --findings, --tag or --no-tags")
     return given
 
 

@@ -41,7 +41,7 @@ PAGE: Final = 500
 
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID", help="Only of these jobs, with their batches; JOB/NR: only this batch."),
+    typer.Argument(metavar="ID", help="Only these jobs and their batches; JOB/NR: only this batch."),
 ]
 Operation = Annotated[str | None, typer.Option(metavar="NAME", help="Only of this operation.")]
 Queue = Annotated[str | None, typer.Option(metavar="NAME", help="Only from this queue.")]
@@ -89,12 +89,16 @@ def target(log: Ledger, given: str) -> tuple[str, str | None]:
 
 Shown = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="At most so many; else 50 on a terminal, all if piped."),
+    typer.Option(metavar="N", min=1, help="List at most N. Default: 50 on a terminal, otherwise all."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it; else only show what would be done.")]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", "-y", help="Do it; without this option the command only shows what it would do."),
+]
 Of = Annotated[str, typer.Argument(metavar="ID", help="The job's id, or JOB/NR for one of its batches.")]
 After = Annotated[
-    int | None, typer.Option(metavar="POSITION", help="Only after the one at this place: the next page.")
+    int | None,
+    typer.Option(metavar="POSITION", help="Only dead letters after this position, for the next page."),
 ]
 
 
@@ -108,10 +112,12 @@ def list_(
     after: After = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what failed and was neither redriven nor discarded, the last first.
+    """List dead letters, the newest first.
 
-    JSON, one object a line: position, stream, job, nr (of a batch, else null), queue, operation, error_code,
-    message, at, version.
+    Dead letters are jobs and batches that failed and were neither redriven nor discarded.
+
+    JSON, one object per line: position, stream, job, nr (of a batch, else null), queue, operation,
+    error_code, message, at, version.
     """
     session = session_of(context, as_json)
     with queries_of(session) as (log, queries):
@@ -121,18 +127,18 @@ def list_(
                    Column("error", keep=True), Column("message", rest=True)]  # fmt: skip
         session.print_rows(page, columns, _row)
     if page.last is None:
-        session.say("no such dead letter is in the view")
+        session.say("no dead letter matches")
     elif page.more:
-        session.say(f"there are more: --after {page.last.position}, or a larger --limit")
+        session.say(f"there are more: give --after {page.last.position}, or a larger --limit")
 
 
 def show(context: typer.Context, id: Of, as_json: AsJson = False) -> None:
-    """Show one dead letter: its error with all that is known of it, and its payload.
+    """Show one dead letter: its error with all details, and its payload.
 
-    It is read from its stream: no view is needed.
+    Reads its stream; no view is needed.
 
     JSON, one object: stream, operation, queue, status, error_code, message, details, at, attempt, failures,
-    retries, requeues, payload, redrive (why it cannot be, else null).
+    retries, requeues, payload, redrive (why it cannot be redriven; otherwise null).
     """
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:
@@ -158,7 +164,7 @@ def _shown(log: Ledger, given: str) -> dict[str, Any]:
     opened = dead_letter(log, f"job/{job}" if nr is None else f"batch/{job}/{nr}")
     failed = cause(log, opened.name)
     if failed is None or opened.state.status != "failed":
-        raise NotThere(f"{opened.name} is no dead letter: it is {opened.state.status}", id=given)
+        raise NotThere(f"{opened.name} is not a dead letter: it is {opened.state.status}", id=given)
     said, state = json.loads(failed.data or "{}"), opened.state
     payload = _payload_of(log, opened)
     return {
@@ -193,17 +199,17 @@ def redrive(
 ) -> None:
     """Redrive dead letters.
 
-    Without --yes it only lists them. Of a job that was split, only the batches run that did not complete. A
-    batch is redriven alone while its job is running or has succeeded without it, and with the job where that
-    failed. A unique job is refused while another with its key is not over.
+    Without --yes it only lists them. Of a job with batches, only those that did not complete run again. A
+    batch is redriven alone while its job is running or has succeeded without it; if its job failed, the job
+    is redriven. A unique job is refused while another with its key is queued or running.
 
     \b
     Examples:
       pledger dead redrive --operation embed --error CudaOutOfMemory
       pledger dead redrive --operation embed --error CudaOutOfMemory --yes
 
-    Exits 1 where some were refused. JSON, one object a line: stream, operation, error_code, redriven
-    (false without --yes), refused (why, else null).
+    Exits 1 if any was refused. JSON, one object per line: stream, operation, error_code, redriven
+    (false without --yes), refused (the reason; otherwise null).
     """
     from ledger.jobs.dead_letters import redrive as each
 
@@ -224,12 +230,12 @@ def discard(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Discard dead letters: they are not listed any more.
+    """Discard dead letters: they are no longer listed.
 
     They stay failed, with their history, and cannot be redriven. Without --yes it only lists them.
 
-    Exits 1 where some were refused. JSON, one object a line: stream, operation, error_code, discarded
-    (false without --yes), refused (why, else null).
+    Exits 1 if any was refused. JSON, one object per line: stream, operation, error_code, discarded
+    (false without --yes), refused (the reason; otherwise null).
     """
     from ledger.jobs.dead_letters import discard as act
 
@@ -247,7 +253,7 @@ def _each(
 ) -> None:
     """Apply an action to each, or only list them; raises typer.Exit if some were refused."""
     if act is None and reason is not None:
-        raise Misuse("`--reason` goes with `--yes`: without that nothing is recorded")
+        raise Misuse("`--reason` needs `--yes`, because without it nothing is recorded")
     with queries_of(session) as (log, queries):
         found = [*islice(letters(log, queries, filters), limit + 1)]
         chosen = found[:limit]
@@ -256,7 +262,7 @@ def _each(
         rows = [*_acted(session, log, chosen, does, reason, with_jobs=redriven)]
     _report(session, rows, done, act is not None)
     if len(found) > limit:
-        session.say(f"there are more than {limit}: a larger --limit, or once more")
+        session.say(f"there are more than {limit}: give a larger --limit, or repeat the command")
     if act is not None and any(refused for _, refused in rows):
         flush()
         raise typer.Exit(Code.REFUSED)
@@ -309,7 +315,7 @@ def _report(session: Session, rows: Sequence[tuple[Dead, str | None]], done: str
 
     session.print_rows(rows, [Column("dead"), *titled("operation", "error", "", keep=True)], cells, data=data)
     left = f", {len(rows) - many} refused" if many < len(rows) else ""
-    session.say(f"{many} {done}{left}" if acted else f"{many} would be {done}{left}; --yes does it")
+    session.say(f"{many} {done}{left}" if acted else f"{many} would be {done}{left}; give --yes to do it")
 
 
 def _name(one: Dead) -> str:

@@ -29,7 +29,7 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., Any]]]]] = {
         {"list": queues.list_queues, "pause": queues.pause, "resume": queues.resume},
     ),
     "operations": (
-        "Limits of operations over all workers.",
+        "Limits of operations across all workers.",
         {"limit": queues.limit, "list": queues.list_operations},
     ),
     "schedules": (

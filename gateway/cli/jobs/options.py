@@ -27,23 +27,21 @@ SHORTEST: Final = 4
 """Minimum number of hexadecimal digits of an id."""
 DIGITS: Final = 32
 """Hexadecimal digits of a whole id."""
-WHICH: Final = "`pledger jobs list` shows which there are"
+WHICH: Final = "`pledger jobs list` lists the jobs"
 TOLD: Final = 3
 """Maximum number of jobs that are listed if the beginning of an id fits several."""
 
-One = Annotated[
-    str, typer.Argument(metavar="ID", help="The job's id, or at least 4 digits that only its id begins with.")
-]
+One = Annotated[str, typer.Argument(metavar="ID", help="The job's id, or its first digits, at least 4.")]
 Many = Annotated[
-    list[str], typer.Argument(metavar="ID", help="Ids of jobs, or at least the first 4 digits of each.")
+    list[str], typer.Argument(metavar="ID", help="Ids of jobs, or the first digits of each, at least 4.")
 ]
 Whole = Annotated[
     bool,
     typer.Option(
-        "--whole", help="Of a job that was split, run all: its operation hands out its batches again."
+        "--whole", help="Run all of a job with batches again: its operation makes its batches anew."
     ),
 ]
-Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; it is recorded.")]
+Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="The reason; it is recorded.")]
 
 
 @contextmanager
@@ -69,7 +67,7 @@ def found(log: Ledger, given: str) -> str:
         return start
     ids = [info.stream.partition("/")[2] for info in log.streams(f"job/{start}", limit=TOLD + 1)]
     if not ids:
-        raise NotThere(f"no job's id begins with {given}; {WHICH}", id=given)
+        raise NotThere(f"no job id begins with {given}; {WHICH}", id=given)
     if len(ids) > 1:
         more = " and others" if len(ids) > TOLD else ""
         raise Misuse(f"{given} may be {', '.join(ids[:TOLD])}{more}: give more digits")
@@ -85,7 +83,7 @@ def _spelled(given: str) -> str:
     """An id, or the beginning of one, with dashes in their places. Raises Misuse."""
     digits = given.strip().lower().removeprefix("job/").replace("-", "")
     if not re.fullmatch(f"[0-9a-f]{{{SHORTEST},{DIGITS}}}", digits):
-        raise Misuse(f"{given!r} is no id of a job: give a UUID, or at least its first {SHORTEST} digits")
+        raise Misuse(f"{given!r} is not a job id: give a UUID, or at least its first {SHORTEST} digits")
     ends = (0, 8, 12, 16, 20, DIGITS)
     parts = [digits[start:end] for start, end in pairwise(ends)]
     return "-".join(part for part in parts if part)
@@ -151,7 +149,7 @@ def _pair(text: str) -> tuple[str, Any]:
     """NAME=VALUE: the value is read as JSON if it is valid JSON, else as text."""
     name, sign, value = text.partition("=")
     if not (name and sign):
-        raise Misuse(f"{text!r} must be NAME=VALUE; a whole object goes behind --payload")
+        raise Misuse(f"{text!r} must be NAME=VALUE; give a whole object with --payload")
     try:
         return name, json.loads(value)
     except (ValueError, RecursionError):
@@ -231,7 +229,7 @@ def untaken_of(log: Ledger, ids: Sequence[str]) -> str:
             whys[why] += 1
         elif job.dispatched and not any(worker.state == "here" for worker in workers):
             whys[NO_WORKER] += 1
-    advice = "; `pledger worker run --operations MODULE:NAME` is one" if NO_WORKER in whys else ""
+    advice = "; start one with `pledger worker run --operations MODULE:NAME`" if NO_WORKER in whys else ""
     told = ", ".join(f"{many} of {len(ids)} jobs wait: {why}" for why, many in sorted(whys.items()))
     return f"{told}{advice}" if told else ""
 
@@ -269,10 +267,10 @@ def _make(session: Session, log: Ledger) -> None:
         Projector(log, views_named(["jobs"])).catch_up()
     except NoPermission:
         raise SchemaMismatch(
-            "the view jobs is not made yet, and this role may not make it: run a worker, or "
-            "`pledger views follow jobs --once` as a role that may"
+            "the view jobs does not exist, and this role may not make it: run a worker, or `pledger views "
+            "follow jobs --once` with the role projector"
         ) from None
-    session.say("the view jobs was not there yet; it is made now")
+    session.say("the view jobs did not exist; it was made now")
 
 
 def _say_how_fresh(session: Session, log: Ledger) -> None:
@@ -285,12 +283,12 @@ def _say_how_fresh(session: Session, log: Ledger) -> None:
     lag = f"the view jobs is {state.lag_events} events behind"
     match state.state:
         case State.STOPPED if state.error is not None:
-            session.say(f"{lag}, since it cannot be followed: {state.error}")
+            session.say(f"{lag}, because it cannot be followed: {state.error}")
         case State.STOPPED:
-            session.say(f"{lag}, and nobody follows it: run a worker, or `pledger views follow jobs --once`")
+            session.say(f"{lag}, and nothing follows it: run a worker, or `pledger views follow jobs --once`")
         case State.BEHIND:
             session.say(f"{lag}; it is being followed")
         case State.OTHER_DEFINITION:
-            session.say("the view jobs was built by other code than this: `pledger rebuild jobs`")
+            session.say("the view jobs was built by other code: run `pledger rebuild jobs`")
     if state.parked:
-        session.say(f"{state.parked} streams are left out of it: `pledger views parked jobs`")
+        session.say(f"it leaves out {state.parked} streams: see `pledger views parked jobs`")

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 Operation = Annotated[str, typer.Argument(metavar="OPERATION", help="The operation's name.")]
-Concurrency = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many run at once.")]
-Rate = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many begin within --per.")]
+Concurrency = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most N run at once.")]
+Rate = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most N start within --per.")]
 Per = Annotated[str, typer.Option(metavar="SPAN", help="The span of a rate: seconds, or such as 1m.")]
 NoLimit = Annotated[bool, typer.Option("--none", help="Remove both limits.")]
 
 
 def list_queues(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the queues, with how many jobs are queued and running in each.
+    """List the queues, with the number of queued and running jobs.
 
-    Also whether each is paused. Reads the view `jobs`, which workers keep; stderr shows if it is behind.
-    `due since`: since when the first waiting job may be claimed.
+    Also shows whether each is paused. Reads the view `jobs`, which workers keep up to date; stderr reports if
+    it is behind. `due since`: the time since which the first waiting job may be claimed.
 
-    JSON, one object a line: queue, status (open, paused), reason (of the pause), queued, running, failed,
-    due_since (null where nothing waits).
+    JSON, one object per line: queue, status (open, paused), reason (of the pause), queued, running, failed,
+    due_since (null if nothing waits).
     """
     session = session_of(context, as_json)
     with queries_of(session) as (log, queries):
@@ -42,7 +42,7 @@ def list_queues(context: typer.Context, as_json: AsJson = False) -> None:
     cells = itemgetter("queue", "status", *COUNTED, "due_since", "reason")
     session.print_rows(rows, columns, cells, styles=STATUSES)
     if not (rows or session.json):
-        session.say("no job named a queue yet")
+        session.say("no queue has been used yet")
 
 
 COUNTED = ("queued", "running", "failed")
@@ -68,9 +68,9 @@ def _queues(log: Ledger, queries: JobQueries) -> Iterator[dict[str, Any]]:
 
 
 def pause(context: typer.Context, queue: Queue, reason: Reason = None, as_json: AsJson = False) -> None:
-    """Pause a queue: nothing is claimed from it; what runs goes on.
+    """Pause a queue: no job is claimed from it; running jobs continue.
 
-    JSON: queue, status, changed (whether it was by this).
+    JSON: queue, status, changed (whether by this call).
     """
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:
@@ -81,7 +81,7 @@ def pause(context: typer.Context, queue: Queue, reason: Reason = None, as_json: 
 def resume(context: typer.Context, queue: Queue, as_json: AsJson = False) -> None:
     """Resume a queue.
 
-    JSON: queue, status, changed (whether it was by this).
+    JSON: queue, status, changed (whether by this call).
     """
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:
@@ -94,7 +94,7 @@ def _tell(session: Session, queue: str, status: str, changed: bool) -> None:
     columns = [Column("queue", keep=True), Column("status")]
     session.print_rows([row], columns, itemgetter("queue", "status"), styles=STATUSES)
     if not changed:
-        session.say(f"it was {status} already")
+        session.say(f"it is {status} already: nothing changed")
 
 
 def limit(
@@ -106,21 +106,21 @@ def limit(
     none: NoLimit = False,
     as_json: AsJson = False,
 ) -> None:
-    """Limit an operation over all workers.
+    """Limit an operation across all workers.
 
-    How many run at once, and how many begin within a span. Both limits are set together; one that is not
-    given is removed.
+    Limits how many run at once, and how many start within a span. Both limits are set together; one that is
+    not given is removed.
 
     \b
     Examples:
       pledger operations limit embed --concurrency 1
       pledger operations limit download --rate 10 --per 1m
 
-    JSON: operation, concurrency, rate, seconds (null: not limited).
+    JSON: operation, concurrency, rate, seconds (null: no limit).
     """
     session = session_of(context, as_json)
     if (concurrency is None and rate is None) != none:
-        raise Misuse("give --concurrency or --rate or both, or --none to take the limits away")
+        raise Misuse("give --concurrency or --rate or both, or --none to remove the limits")
     seconds = seconds_of(per, "--per") or 0.0
     with jobs_of(session) as jobs:
         jobs.limit(operation, concurrency=concurrency, rate=rate, seconds=seconds)
@@ -130,7 +130,7 @@ def limit(
 def list_operations(context: typer.Context, as_json: AsJson = False) -> None:
     """List the operations that have, or had, limits.
 
-    JSON, one object a line: operation, concurrency, rate, seconds (null: not limited).
+    JSON, one object per line: operation, concurrency, rate, seconds (null: no limit).
     """
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:

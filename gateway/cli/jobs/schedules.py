@@ -43,17 +43,17 @@ Cron = Annotated[
     str,
     typer.Argument(metavar="CRON", help="When: minute, hour, day, month, weekday, such as '*/5 * * * *'."),
 ]
-Zone = Annotated[str, typer.Option(metavar="ZONE", help="In which zone that is, such as Europe/Berlin.")]
+Zone = Annotated[str, typer.Option(metavar="ZONE", help="The time zone of CRON, such as Europe/Berlin.")]
 CatchUp = Annotated[
     str,
     typer.Option(
-        "--catch-up", metavar="HOW", help="Times that were missed: made up for `latest`, `all`, `none`."
+        "--catch-up", metavar="HOW", help="Which missed times are made up for: latest, all or none."
     ),
 ]
 NoOverlap = Annotated[
-    bool, typer.Option("--no-overlap", help="Submit no job while the last one is not over.")
+    bool, typer.Option("--no-overlap", help="Submit no job while the last one has not finished.")
 ]
-Removed = Annotated[bool, typer.Option("--removed", help="Removed ones as well.")]
+Removed = Annotated[bool, typer.Option("--removed", help="List removed schedules too.")]
 Many = Annotated[int, typer.Option("--count", metavar="N", min=1, max=1000, help="How many times.")]
 
 
@@ -79,16 +79,16 @@ def set_(
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit such a job at the times of a cron expression, from now on.
+    """Submit a job at the times of a cron expression, from now on.
 
-    A scheduler submits it: one runs in every worker. Each time fires once, however many there are. Setting a
-    schedule again changes it; a paused one stays paused.
+    Workers submit it. Each time fires once, however many workers run. Setting a schedule again changes it; a
+    paused one stays paused.
 
     \b
     Examples:
       pledger schedules set nightly '30 2 * * *' clean days=30 --timezone Europe/Berlin
 
-    JSON: name, status, changed (whether it was by this), next (its next time, null while it is paused).
+    JSON: name, status, changed (whether by this call), next (its next time; null while it is paused).
     """
     session = session_of(context, as_json)
     what = payload_of(payload, payload_file, values or [])
@@ -118,7 +118,7 @@ def _fields(
 def list_(context: typer.Context, removed: Removed = False, as_json: AsJson = False) -> None:
     """List the schedules by name, with their next time and their last job.
 
-    JSON, one object a line: as of `pledger schedules show`.
+    JSON, one object per line, as for `pledger schedules show`.
     """
     session = session_of(context, as_json)
     with schedules_of(session) as schedules:
@@ -127,15 +127,15 @@ def list_(context: typer.Context, removed: Removed = False, as_json: AsJson = Fa
                *titled("operation", "next", "last"), Column("fired", number=True)]  # fmt: skip
     session.print_rows(found, columns, _row, data=_object, styles=STATUSES)
     if not found:
-        session.say("there is no schedule; `pledger schedules set` makes one")
+        session.say("there is no schedule; make one with `pledger schedules set`")
 
 
 def show(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
     """Show one schedule.
 
     JSON, one object: name, status, cron, timezone, operation, queue, payload, fields (of its jobs), catch_up,
-    overlap, unique, after (times up to it are done with), last_at, last_job, fired, skipped, next (null while
-    it is paused or removed).
+    overlap, unique, after (times up to it have been handled), last_at, last_job, fired, skipped, next (null
+    while it is paused or removed).
     """
     session = session_of(context, as_json)
     with schedules_of(session) as schedules:
@@ -147,7 +147,7 @@ def show(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
 def pause(context: typer.Context, name: Name, reason: Reason = None, as_json: AsJson = False) -> None:
     """Pause a schedule: it submits nothing until it is resumed.
 
-    JSON: name, status, changed (whether it was by this), next.
+    JSON: name, status, changed (whether by this call), next.
     """
     session = session_of(context, as_json)
     with schedules_of(session) as schedules:
@@ -155,9 +155,9 @@ def pause(context: typer.Context, name: Name, reason: Reason = None, as_json: As
 
 
 def resume(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
-    """Resume a schedule; the times meanwhile are skipped.
+    """Resume a schedule; the times during the pause are skipped.
 
-    JSON: name, status, changed (whether it was by this), next.
+    JSON: name, status, changed (whether by this call), next.
     """
     session = session_of(context, as_json)
     with schedules_of(session) as schedules:
@@ -167,7 +167,7 @@ def resume(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
 def remove(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
     """Remove a schedule; its jobs and its history stay.
 
-    JSON: name, status, changed (whether it was by this), next.
+    JSON: name, status, changed (whether by this call), next.
     """
     session = session_of(context, as_json)
     with schedules_of(session) as schedules:
@@ -177,7 +177,7 @@ def remove(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
 def next_(context: typer.Context, name: Name, count: Many = 5, as_json: AsJson = False) -> None:
     """Print the next times of a schedule; none while it is paused or removed.
 
-    JSON, one object a line: at.
+    JSON, one object per line: at.
     """
     session = session_of(context, as_json)
     with schedules_of(session) as schedules:
@@ -186,7 +186,7 @@ def next_(context: typer.Context, name: Name, count: Many = 5, as_json: AsJson =
     for at in times:
         json_line({"at": iso(at)}) if session.json else write(f"{time(at)}\n")
     if not times:
-        session.say(f"it is {schedule.status}: no time comes")
+        session.say(f"the schedule is {schedule.status}: it has no next time")
 
 
 @contextmanager
@@ -200,7 +200,7 @@ def schedules_of(session: Session) -> Iterator[Schedules]:
             yield Schedules(log)
         except StreamNotFound as error:
             name = error.stream.partition("/")[2]
-            wrong = f"there is no schedule {name}; `pledger schedules list` shows which there are"
+            wrong = f"there is no schedule {name}; `pledger schedules list` lists the schedules"
             raise NotThere(wrong, name=name) from None
 
 
@@ -211,7 +211,7 @@ def _tell(session: Session, schedules: Schedules, name: str, changed: bool) -> N
     columns = [Column("schedule", keep=True), *titled("status", "next")]
     session.print_rows([row], columns, itemgetter("name", "status", "next"), styles=STATUSES)
     if not changed:
-        session.say("nothing changed: it was so already")
+        session.say("nothing changed")
 
 
 def _next(schedule: Schedule) -> Any:

@@ -41,14 +41,14 @@ Operation = Annotated[str | None, typer.Option(metavar="NAME", help="Only of thi
 Queue = Annotated[str | None, typer.Option(metavar="NAME", help="Only in this queue.")]
 Parent = Annotated[str | None, typer.Option(metavar="ID", help="Only child jobs of this one.")]
 Tag = Annotated[str | None, typer.Option(metavar="TAG", help="Only with this tag.")]
-Children = Annotated[bool, typer.Option("--include-children", help="Child jobs as well.")]
+Children = Annotated[bool, typer.Option("--include-children", help="List child jobs too.")]
 Limit = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="At most so many; else 50 on a terminal, all if piped."),
+    typer.Option(metavar="N", min=1, help="List at most N. Default: 50 on a terminal, otherwise all."),
 ]
 PAGE: Final = 500
 After = Annotated[
-    int | None, typer.Option(metavar="POSITION", help="Only after the job at this place: the next page.")
+    int | None, typer.Option(metavar="POSITION", help="Only jobs after this position, for the next page.")
 ]
 
 
@@ -66,20 +66,20 @@ def list_(
 ) -> None:
     """List jobs, the newest first.
 
-    Those of the top level, unless children are asked for. The view `jobs` is asked, which workers keep;
-    where it is behind, that is said.
+    Child jobs are listed only on request. Reads the view `jobs`, which workers keep up to date; stderr
+    reports if it is behind.
 
     \b
     Examples:
       pledger jobs list --status failed
       pledger jobs list --operation count_kmers --tag night --limit 10
 
-    What waits though no worker takes it says why, in place of an error.
+    For a job that waits because no worker takes it, the reason is shown in the column of errors.
 
-    JSON, one object a line: position, id, status, operation, queue, parent, created_at, due_at, started_at,
+    JSON, one object per line: position, id, status, operation, queue, parent, created_at, due_at, started_at,
     finished_at, priority, attempt, worker, progress_current, progress_total, dispatched, discarded,
-    error_code, error_message, description, findings, tags, dedup_key, waits_because (of a queued job that no
-    worker takes, else null).
+    error_code, error_message, description, findings, tags, dedup_key, waits_because (for a queued job that no
+    worker takes; otherwise null).
     """
     session = session_of(context, as_json)
     with queries_of(session) as (log, queries):
@@ -89,9 +89,9 @@ def list_(
         page = Page(rows, most(limit, 50))
         _print(session, _with_whys(log, page))
     if page.last is None:
-        session.say("no such job is in the view; `pledger jobs submit` submits one")
+        session.say("no job matches")
     elif page.more:
-        session.say(f"there are more: --after {page.last.position}, or a larger --limit")
+        session.say(f"there are more: give --after {page.last.position}, or a larger --limit")
 
 
 def _pages(queries: JobQueries, after: int | None, **wanted: Any) -> Iterator[Listed]:
@@ -138,12 +138,12 @@ COUNTS = ("attempt", "failures", "retries", "requeues", "stalls", "late")
 def show(context: typer.Context, id: One, as_json: AsJson = False) -> None:
     """Show one job as it is now.
 
-    Its state, payload and metadata, its progress, how many of its batches and child jobs are in which status,
-    and its error. It is read from the streams themselves: no view is needed.
+    Shows its state, payload, metadata, progress and error, and how many of its batches and child jobs are in
+    each status. Reads the streams; no view is needed.
 
-    JSON, one object: id, operation, queue, status, payload, meta, and all else that is true of it; progress:
-    done, total; batch_statuses and child_statuses: how many are in each; due_at (null where it does
-    not wait); waits_because (why no worker takes it, null where one does, or it does not wait).
+    JSON, one object: id, operation, queue, status, payload, meta, and the rest of its state; progress: done,
+    total; batch_statuses and child_statuses: how many are in each; due_at (null if it does not wait);
+    waits_because (why no worker takes it; otherwise null).
     """
     session = session_of(context, as_json)
 
@@ -159,9 +159,9 @@ def show(context: typer.Context, id: One, as_json: AsJson = False) -> None:
 
 
 def result(context: typer.Context, id: One, as_json: AsJson = False) -> None:
-    """Print what a job that succeeded came to, as JSON.
+    """Print the result of a job that succeeded, as JSON.
 
-    Exits 6 where it did not succeed, or not yet. JSON: the result, one object.
+    Exits 6 if it has not succeeded. JSON: the result, one object.
     """
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:
@@ -234,11 +234,11 @@ def _json(value: Any) -> str:
 PAUSE: Final = 0.1
 """Seconds between two reads of new events."""
 
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until the job is over.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow new events until the job has finished.")]
 EventsAfter = Annotated[
     int, typer.Option(metavar="POSITION", min=0, help="Only after this position of the log.")
 ]
-Most = Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after so many.")]
+Most = Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after N.")]
 
 
 def events(
@@ -249,11 +249,12 @@ def events(
     limit: Most = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what happened to a job, the newest last.
+    """Show the events of a job, the newest last.
 
-    Its own events and what its operation said, and those of its batches, whose names begin with `child.`.
+    Shows the job's events, what its operation emitted, and the events of its batches, whose names begin with
+    `child.`.
 
-    JSON, one object a line: position, at, level, event, message, fields, stream.
+    JSON, one object per line: position, at, level, event, message, fields, stream.
     """
     session = session_of(context, as_json)
     with jobs_of(session) as jobs:

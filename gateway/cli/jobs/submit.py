@@ -30,45 +30,64 @@ if TYPE_CHECKING:
 
     from ledger.jobs import Jobs
 
-Operation = Annotated[str, typer.Argument(metavar="OPERATION", help="What shall be run, by its name.")]
+Operation = Annotated[str, typer.Argument(metavar="OPERATION", help="The operation's name.")]
 Fields = Annotated[
     list[str] | None,
-    typer.Argument(metavar="NAME=VALUE", help="Fields of the payload: a value that is JSON, else a text."),
+    typer.Argument(
+        metavar="NAME=VALUE",
+        help="Fields of the payload. A VALUE is JSON if it can be read as such, otherwise text.",
+    ),
 ]
 Payload = Annotated[str | None, typer.Option(metavar="JSON", help="The payload, a JSON object.")]
 File = Annotated[
-    str | None, typer.Option("--payload-file", metavar="FILE", help="A file with it; `-` is stdin.")
+    str | None, typer.Option("--payload-file", metavar="FILE", help="A file with the payload; `-` for stdin.")
 ]
-Queue = Annotated[str, typer.Option(metavar="NAME", help="The queue that it waits in.")]
-Priority = Annotated[int, typer.Option(metavar="N", help="Those with more come first.")]
+Queue = Annotated[str, typer.Option(metavar="NAME", help="The queue.")]
+Priority = Annotated[int, typer.Option(metavar="N", help="Higher priorities run first.")]
 Unique = Annotated[
-    bool, typer.Option("--unique", help="Refuse it while a job of this operation and payload is not over.")
+    bool,
+    typer.Option(
+        "--unique", help="Refuse the job while one with this operation and payload is queued or running."
+    ),
 ]
 Key = Annotated[
     str | None,
-    typer.Option("--unique-key", metavar="KEY", help="Refuse it while a job with this key is not over."),
+    typer.Option(
+        "--unique-key", metavar="KEY", help="Refuse the job while one with this key is queued or running."
+    ),
 ]
-Delay = Annotated[str | None, typer.Option(metavar="SPAN", help="Not before: seconds, or such as 5m, 1d12h.")]
+Delay = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPAN", help="Run it after this delay at the earliest: seconds, or such as 5m, 1d12h."
+    ),
+]
 RunAt = Annotated[
     str | None,
-    typer.Option("--run-at", metavar="TIME", help="Not before this time; local if without offset."),
+    typer.Option(
+        "--run-at",
+        metavar="TIME",
+        help="Run it at this time at the earliest; local time if it has no offset.",
+    ),
 ]
-Parent = Annotated[str | None, typer.Option(metavar="ID", help="The job that it becomes a child of.")]
+Parent = Annotated[str | None, typer.Option(metavar="ID", help="The parent job.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag. Repeatable.")]
-Description = Annotated[str | None, typer.Option(metavar="TEXT", help="What it is about.")]
+Description = Annotated[str | None, typer.Option(metavar="TEXT", help="A description.")]
 Meta = Annotated[
     list[str] | None,
     typer.Option("--meta", metavar="JSON|NAME=VALUE", help="Metadata of your own. Repeatable."),
 ]
-Attempts = Annotated[int, typer.Option("--max-attempts", metavar="N", min=1, help="How often it may fail.")]
+Attempts = Annotated[
+    int, typer.Option("--max-attempts", metavar="N", min=1, help="How many attempts it has.")
+]
 Timeout = Annotated[
-    str | None, typer.Option("--timeout", metavar="SPAN", help="An attempt is ended after so long.")
+    str | None, typer.Option("--timeout", metavar="SPAN", help="End an attempt after this time.")
 ]
 Command = Annotated[
     str | None,
-    typer.Option(metavar="ID", help="An id of yours: submitted once, however often this is called with it."),
+    typer.Option(metavar="ID", help="An id of yours: repeated calls with it submit one job."),
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is over, as `pledger jobs wait` does.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has finished, like `pledger jobs wait`.")]
 
 
 def submit(
@@ -95,16 +114,16 @@ def submit(
 ) -> None:
     """Submit a job, and print its id.
 
-    It is offered as soon as it is recorded. Whether a worker knows the operation, and whether the payload
-    fits its model, is seen when it is run.
+    Workers can claim it as soon as it is recorded. That the operation exists and the payload fits its model
+    is checked when it runs, not now.
 
     \b
     Examples:
       pledger jobs submit count_kmers file=proteins.fasta k=3
       pledger jobs submit count_kmers --payload '{"file": "proteins.fasta"}' --unique --wait
 
-    Exits 5 where a job with the same key is not over; with --wait as `pledger jobs wait`. JSON: id, status;
-    with --wait as of `pledger jobs wait`.
+    Exits 5 if a job with the same key has not finished; with --wait like `pledger jobs wait`. JSON: id,
+    status; with --wait like `pledger jobs wait`.
     """
     session = session_of(context, as_json)
     given: dict[str, Any] = {
@@ -135,7 +154,7 @@ def _submitted(jobs: Jobs, operation: str, parent: str | None, given: dict[str, 
         return jobs.submit(operation, **given)
     except GuardFailed as error:
         if parent is not None:
-            error.add_note("a job that is over takes no more child jobs")
+            error.add_note("a finished job takes no child jobs")
         raise
 
 
@@ -148,7 +167,7 @@ def _print(session: Session, jobs: Jobs, id: str) -> None:
 
 def unique_of(unique: bool, key: str | None) -> bool | str:
     if key == "":
-        raise Misuse("--unique-key must be a text that is not empty")
+        raise Misuse("--unique-key must not be empty")
     return unique if key is None else key
 
 
@@ -168,19 +187,20 @@ SHARE: Final = 10
 """The checks take at most one of so many seconds."""
 
 Patience = Annotated[
-    str | None, typer.Option("--timeout", metavar="SPAN", help="Wait no longer: seconds, or such as 10m.")
+    str | None,
+    typer.Option("--timeout", metavar="SPAN", help="Maximum time to wait: seconds, or such as 10m."),
 ]
 
 
 def wait(context: typer.Context, ids: Many, timeout: Patience = None, as_json: AsJson = False) -> None:
-    """Wait until jobs are over.
+    """Wait until jobs have finished.
 
-    Meanwhile stderr says how far they are: of one job its own progress (what it says itself, or how many of
-    its batches and child jobs did well), of several how many of them are over; and why they wait, where no
-    worker takes them.
+    Progress is shown on stderr: for one job its own progress (as its operation reports it, or how many of its
+    batches and child jobs succeeded), for several how many have finished; and the reason if no worker takes
+    them.
 
-    Exits 0 if all succeeded, 6 if one failed or was cancelled, 7 if the time was over before. JSON, one
-    object a line: id, status, over, error_code, error_message.
+    Exits 0 if all succeeded, 6 if one failed or was cancelled, 7 after the timeout. JSON, one
+    object per line: id, status, over, error_code, error_message.
     """
     session = session_of(context, as_json)
     seconds = seconds_of(timeout, "--timeout")
@@ -266,7 +286,7 @@ def _report(session: Session, jobs: Jobs, statuses: dict[str, str], shown: bool)
         )
     left = [id for id, status in statuses.items() if not is_over(status)]
     if left:
-        session.say(f"the time was over before {len(left)} of {len(statuses)} jobs were")
+        session.say(f"timeout: {len(left)} of {len(statuses)} jobs have not finished")
     if not shown:
         for row in rows:
             session.say(f"{row['status']} {_error(row)}".rstrip())

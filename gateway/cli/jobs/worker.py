@@ -27,10 +27,10 @@ PATIENCE = 3.0
 """Seconds for which a worker's call waits for an unreachable server, before it tries again."""
 Operations = Annotated[
     str,
-    typer.Option(metavar="MODULE:NAME", help="Your registry of operations; NAME: `registry` by default."),
+    typer.Option(metavar="MODULE:NAME", help="Your registry of operations. Default of NAME: registry."),
 ]
 Concurrency = Annotated[
-    int, typer.Option(metavar="N", min=1, help="How many run at once, each in its process.")
+    int, typer.Option(metavar="N", min=1, help="How many operations run at once, each in its own process.")
 ]
 Queues = Annotated[
     list[str] | None, typer.Option("--queue", metavar="NAME", help="Take from this queue only. Repeatable.")
@@ -39,7 +39,8 @@ Name = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Its name, and the actor of what it records; else of --actor, process and a random part.",
+        help="The worker's name, and the actor of what it records. Default: made of --actor, process id and "
+        "a random part.",
     ),
 ]
 Lease = Annotated[
@@ -47,23 +48,19 @@ Lease = Annotated[
     typer.Option(
         metavar="N",
         min=0.1,
-        help="Seconds after which its claims end if it does not renew them; 30 by default.",
+        help="Seconds until its claims end if it does not renew them. Default: 30.",
     ),
 ]
 Drain = Annotated[
     float | None,
-    typer.Option(
-        metavar="N", min=0, help="Seconds that it waits for running work after a stop; 30 by default."
-    ),
+    typer.Option(metavar="N", min=0, help="Seconds to wait for running work after a stop. Default: 30."),
 ]
 Grace = Annotated[
     float | None,
-    typer.Option(
-        metavar="N", min=0, help="Seconds that cancelled work has to stop by itself; 10 by default."
-    ),
+    typer.Option(metavar="N", min=0, help="Seconds that cancelled work gets to stop by itself. Default: 10."),
 ]
 Memory = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Memory that an operation may take, in megabytes.")
+    int | None, typer.Option(metavar="N", min=1, help="Maximum memory of an operation, in megabytes.")
 ]
 NoServices = Annotated[
     bool,
@@ -73,7 +70,7 @@ NoServices = Annotated[
 ]
 NoViews = Annotated[
     bool,
-    typer.Option("--no-views", help="Keep no views: `pledger views follow` runs elsewhere."),
+    typer.Option("--no-views", help="Do not follow views: `pledger views follow` runs elsewhere."),
 ]
 
 
@@ -91,13 +88,14 @@ def run(
     no_views: NoViews = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run operations, until SIGTERM or Ctrl-C.
+    """Run operations until SIGTERM or Ctrl-C.
 
     Each operation runs in a process of its own. Any number of workers may run, on any machine that reaches
-    the ledger. After SIGTERM or Ctrl-C it claims nothing more and waits for what runs; work that is not
-    done in time is given back. A second Ctrl-C ends it at once; others take its work over when the leases
-    run out. A worker also runs the services of jobs: it closes parents, cancels batches and children of
-    cancelled jobs, submits what is scheduled, ends claims of vanished workers, and follows the views of jobs.
+    the ledger. After SIGTERM or Ctrl-C it claims nothing more and waits for running work; work that does not
+    finish in time is returned to the queue. A second Ctrl-C ends it at once; other workers take over its work
+    when the leases run out. A worker also runs the services of jobs: it completes parents, cancels the
+    batches and children of cancelled jobs, submits scheduled jobs, ends claims of dead workers, and follows
+    the views of jobs.
 
     Its login needs the roles writer and projector; with --no-views writer and reader.
 
@@ -106,12 +104,12 @@ def run(
       pledger worker run --operations my_pipeline.operations:registry --concurrency 4
       pledger worker run --operations my_pipeline.operations --queue gpu --concurrency 1
 
-    Each piece of work that ends is a line on stderr: time, level, job, operation, how it ended, after how
-    long, and its error.
+    stderr gets a line for each piece of work that ends: time, level, job, operation, outcome, duration, and
+    error.
 
-    Exits 0 after a stop, 143 where work had to be given back. JSON, one object at the end: worker, done,
-    gave_back; and each line on stderr is an object too: time, level, message, and of a piece of work job,
-    batch, operation, queue, attempt, status, seconds, error_code, error_message, worker.
+    Exits 0 after a stop, 143 if work was returned to the queue. JSON, one object at the end: worker, done,
+    gave_back; each line on stderr is an object too: time, level, message, and for a piece of work job, batch,
+    operation, queue, attempt, status, seconds, error_code, error_message, worker.
     """
     session = session_of(context, as_json)
     imported(operations.partition(":")[0], "module of operations")
@@ -144,7 +142,7 @@ def _work(session: Session, operations: str, given: dict[str, Any]) -> None:
                 _report(worker, gave_back, session)
     if gave_back:
         flush()
-        session.say("work that was not done in time was given back")
+        session.say("work that did not finish in time was returned to the queue")
         raise typer.Exit(Code.TERMINATED)
 
 
@@ -157,12 +155,12 @@ def _report(worker: Worker, gave_back: bool, session: Session) -> None:
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
     """List the workers.
 
-    Each with its queues and operations, how many of its slots are busy, how many pieces of work it has done,
-    and the seconds since its last sign of life. State: here; draining, after a stop; silent, if it does not
-    renew its leases, such as a worker that was killed. A worker that stopped in order is not listed; a silent
-    one is, until a reaper forgets it. stderr shows work that none of them takes.
+    Shows the queues and operations of each worker, its busy slots, how many pieces of work it has done, and
+    the seconds since it was last seen. States: here; draining, after a stop; silent, if it does not renew its
+    leases, for instance after a kill. A worker that stopped normally is not listed; a silent one is listed
+    until a reaper removes it. stderr shows work that no worker takes.
 
-    JSON, one object a line: worker, host, pid, queues (null: all), operations, slots, busy, draining, done,
+    JSON, one object per line: worker, host, pid, queues (null: all), operations, slots, busy, draining, done,
     started_at, seen_at, silent (seconds), state.
     """
     session = session_of(context, as_json)
@@ -175,9 +173,9 @@ def list_(context: typer.Context, as_json: AsJson = False) -> None:
                Column("state"), Column("operations", rest=True)]  # fmt: skip
     session.print_rows(rows, columns, _row, data=lambda row: {**plain(row), "state": row.state})
     for one in left:
-        session.say(f"{one.waiting} of {one.operation} wait in queue {one.queue}: {one.why}")
+        session.say(f"{one.waiting} jobs of {one.operation} wait in queue {one.queue}: {one.why}")
     if not rows:
-        session.say("no worker is there; `pledger worker run --operations MODULE:NAME` is one")
+        session.say("no worker runs; start one with `pledger worker run --operations MODULE:NAME`")
 
 
 def _row(row: Listed) -> list[Any]:
@@ -227,8 +225,8 @@ class WorkerProgress:
         if self._stop.is_set() and not self._drains:
             self._drains = True
             running = self._running()
-            waits = f"{running} still run; Ctrl-C again ends it at once" if running else "nothing runs"
-            self._session.say(f"takes nothing more, {waits}")
+            waits = f"{running} still running; Ctrl-C again ends it at once" if running else "nothing runs"
+            self._session.say(f"stopping: claims nothing more, {waits}")
 
 
 @contextmanager
@@ -270,21 +268,22 @@ def stopped_by_signals() -> Iterator[threading.Event]:
 
 Once = Annotated[bool, typer.Option("--once", help="Do it once, and end.")]
 Every = Annotated[
-    float | None, typer.Option(metavar="SECONDS", min=0.05, help="Seconds between two cycles; 5 by default.")
+    float | None, typer.Option(metavar="SECONDS", min=0.05, help="Seconds between two cycles. Default: 5.")
 ]
 
 
 def run_reaper(
     context: typer.Context, once: Once = False, every: Every = None, as_json: AsJson = False
 ) -> None:
-    """End claims of vanished workers, and offer their work again.
+    """End the claims of dead workers, and offer their work again.
 
-    Work whose lease ran out is offered again within its budget, then failed. A claim whose lease was lost
-    gets a lease of grace. Due work that nobody claims for long is offered again. Silent workers are
-    forgotten. Every worker does this too, unless it runs with --no-services; any number may.
+    Work whose lease has run out is offered again until its retries are used up, then it fails. A claim
+    without a lease gets a new one. Due work that has not been claimed for long is offered again. Silent
+    workers are removed from the list. Every worker does the same, unless it runs with --no-services; any
+    number may run.
 
-    JSON, one object at the end: requeued, failed (claims that were ended), dropped (leases of claims that
-    were over), granted (leases of grace), offered (again), forgotten (workers).
+    JSON, one object at the end: requeued, failed (claims that were ended), dropped (leases of finished
+    claims), granted (leases for claims without one), offered (again), forgotten (workers).
     """
     session = session_of(context, as_json)
     from consumers.jobs.reaper import Reaper
@@ -295,7 +294,7 @@ def run_reaper(
             return
         reaper = Reaper(log) if every is None else Reaper(log, every=every)
         with stopped_by_signals() as stop, log_to_stderr(session, "consumers"):
-            session.say(f"the reaper looks every {reaper.every:g} s; Ctrl-C ends it")
+            session.say(f"the reaper checks every {reaper.every:g} s; Ctrl-C ends it")
             try:
                 reaper.run(stop)
             finally:

@@ -18,30 +18,32 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The machine: the category of its streams.")]
 Table = Annotated[
-    str, typer.Option(metavar="TABLE", help="The table of transitions, written as in SQL: billing.moves.")
+    str, typer.Option(metavar="TABLE", help="The transitions table, written as in SQL: billing.moves.")
 ]
 Parents = Annotated[
     list[str],
     typer.Option(
-        "--parent", metavar="COLUMN", help="What names the object that moves. Repeatable: a key of several."
+        "--parent",
+        metavar="COLUMN",
+        help="The column with the key of the object. Repeatable, for a key of several columns.",
     ),
 ]
 Source = Annotated[
     str | None,
-    typer.Option("--source-dsn", metavar="DSN", help="The database of the table; else the ledger's."),
+    typer.Option("--source-dsn", metavar="DSN", help="The database of the table. Default: the ledger's."),
 ]
 Columns = Annotated[
     list[str] | None,
     typer.Option(
         metavar="ROLE=COLUMN,…",
-        help="Names that differ, of to_state, sort_key, most_recent, created_at, metadata, from_state; "
-        "without a COLUMN there is none. Repeatable.",
+        help="Other names of the columns to_state, sort_key, most_recent, created_at, metadata, from_state; "
+        "an empty COLUMN means that there is none. Repeatable.",
     ),
 ]
-Zone = Annotated[str, typer.Option(metavar="ZONE", help="Of times without an offset.")]
-Batch = Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Moves of one append.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and check all of it, record nothing.")]
-Force = Annotated[bool, typer.Option("--force", help="Adopt although rows contradict each other.")]
+Zone = Annotated[str, typer.Option(metavar="ZONE", help="The zone of times without an offset.")]
+Batch = Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Moves per append.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and check the whole table, record nothing.")]
+Force = Annotated[bool, typer.Option("--force", help="Adopt the table even if rows contradict each other.")]
 
 
 def adopt(
@@ -58,14 +60,13 @@ def adopt(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Record a transitions table as the moves of a machine, once.
+    """Record a transitions table as the moves of a machine, each once.
 
     Each row becomes a move, in the order of sort_key; created_at becomes the claimed time; the column
     metadata and all other columns except id and updated_at become the move's metadata. The table is checked
     first, and refused if its rows contradict each other; with --machines also if it has states that the
-    machine does not have. A run that was killed continues when it is run again, and a later run adds the rows
-    that have come since. An object whose moves in the ledger are not those of the table is not changed, but
-    reported.
+    machine does not have. If a run is killed, run it again: it continues. A later run adds new rows. An
+    object whose moves in the ledger differ from the table is reported and not changed.
 
     \b
     Examples:
@@ -73,8 +74,8 @@ def adopt(
       pledger machines adopt order --table moves --parent shop --parent nr --columns to_state=state
 
     JSON, one object: machine, table, dry_run, rows, skipped (rows that cannot become a move, with --force),
-    parents, new, continued, left (nothing to do), differ, recorded, there (moves that were recorded before),
-    differing (the first of them: stream and reason).
+    parents, new, continued, left (nothing to do), differ, recorded, there (moves recorded before), differing
+    (the first of them: stream and reason).
 
     Exits 1 if the table is refused, or an object differs.
     """
@@ -126,6 +127,6 @@ def _report(session: Session, about: dict[str, Any], done: Adopted) -> None:
     said = {name: value for name, value in {**about, **counts}.items() if value is not False}
     session.print_fields({**about, **counts, "differing": named}, said)
     for stream, reason in differing:
-        session.say(f"{stream} was left as it is: {reason}")
+        session.say(f"{stream} was not changed: {reason}")
     would = "would be recorded" if about["dry_run"] else "recorded"
     session.say(f"{done.recorded} moves of {done.new + done.continued} objects {would}")

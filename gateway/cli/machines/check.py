@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 LISTED = 100
 """How many moves of a machine are listed by default."""
 
-MaybeName = Annotated[str | None, typer.Argument(metavar="NAME", help="The machine; or give --all.")]
-All = Annotated[bool, typer.Option("--all", help="Every machine that the ledger knows.")]
+MaybeName = Annotated[str | None, typer.Argument(metavar="NAME", help="The machine. Required without --all.")]
+All = Annotated[bool, typer.Option("--all", help="Check every machine in the ledger.")]
 Listed = Annotated[
     int | None,
     typer.Option(
         "--limit",
         metavar="N",
         min=0,
-        help=f"List at most N of a machine, 0 lists all; else {LISTED} on a terminal, all in a pipe.",
+        help=f"List at most N per machine; 0 lists all. Default: {LISTED} on a terminal, otherwise all.",
     ),
 ]
 
@@ -48,12 +48,12 @@ def check(
 ) -> None:
     """Find recorded moves that the definition does not allow.
 
-    There can be such moves after a definition has changed, and after an import. They are listed with the
+    There can be such moves after a change of the definition, and after an import. They are listed with the
     reason: `not allowed`, the definition has no such transition; `not there`, the object was not in the state
-    that the move came from; `not by its own`, the definition that the move names does not allow it either. A
+    that the move names; `not by its own`, the definition that the move names does not allow it either. A
     summary by states follows. Nothing is changed.
 
-    The definition is the last one in the ledger. With --machines or LEDGER_MACHINES it is the one of that
+    Checks the last definition in the ledger; with --machines or LEDGER_MACHINES the definition in that
     module, for instance before it is deployed.
 
     \b
@@ -62,23 +62,23 @@ def check(
       pledger machines check payment --machines my_shop.payments
       pledger machines check --all --limit 0 --json
 
-    Exits 1 if a move is not allowed. JSON, one object a move: machine, stream, key, version, position, at,
+    Exits 1 if a move is not allowed. JSON, one object per move: machine, stream, key, version, position, at,
     from_state, to_state, definition (the number that the move names, 0 for an import), stood, why (a list);
     then for each machine one object with `summary`: machine, definition (null for that of a module), moves,
     pairs (from_state, to_state, why, moves, objects, first_at, last_at).
     """
     session = session_of(context, as_json)
     if (name is None) is not every:
-        raise Misuse("name a machine, or give --all; not both")
+        raise Misuse("give a machine or --all, not both")
     if every and number is not None:
-        raise Misuse("a number is of one machine: name it instead of --all")
+        raise Misuse("--number is the definition of one machine: give its name instead of --all")
     declared = imported_machines(machines) if machines or os.environ.get("LEDGER_MACHINES") else {}
     with session.ledger() as log:
         checked = [name] if name else _defined(session, log, declared)
         listed = most(limit, LISTED) or 0
         wrong = [_checked(session, log, one, declared.get(one), number, listed) for one in checked]
     if not wrong:
-        session.say("the ledger has no machine yet: the first move of an object records its machine")
+        session.say("the ledger has no machine: the first move of an object records its machine")
     if any(wrong):
         flush()
         raise typer.Exit(Code.REFUSED)
@@ -90,7 +90,7 @@ def _defined(session: Session, log: Ledger, declared: Mapping[str, type[Machine]
 
     without = [name for name in undefined(log) if name not in declared]
     for name in without:
-        session.say(f"{name} was adopted and has no definition yet: check it with --machines MODULE")
+        session.say(f"{name} was adopted and has no definition: check it with --machines MODULE")
     return [name for name in names(log) if name not in without]
 
 
@@ -112,7 +112,7 @@ def _checked(
     if session.json:
         json_line({"summary": _summary_json(name, chosen, total, pairs)})
     if limit and total > limit:
-        session.say(f"{total - limit} moves more: --limit 0 lists all")
+        session.say(f"{total - limit} more moves: --limit 0 lists all")
     for line in _summary(name, chosen, total, pairs):
         session.say(line)
     return bool(total)

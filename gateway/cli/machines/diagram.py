@@ -22,12 +22,15 @@ PICTURES: Final = (".png", ".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".ps", ".ep
 
 Kind = Annotated[
     str | None,
-    typer.Option("--format", metavar="F", help="mermaid, dot or svg; else as FILE is named, else mermaid."),
+    typer.Option(
+        "--format", metavar="F", help="mermaid, dot or svg. Default: by the name of FILE, or mermaid."
+    ),
 ]
 Output = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write it there; what was there is replaced.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the diagram to this file; an existing file is replaced."),
 ]
-NoCounts = Annotated[bool, typer.Option("--no-counts", help="Draw the definition alone.")]
+NoCounts = Annotated[bool, typer.Option("--no-counts", help="Draw the definition without counts.")]
 
 
 def diagram(
@@ -41,7 +44,7 @@ def diagram(
 ) -> None:
     """Draw a machine. The colours show how many of its objects are in each state.
 
-    GitHub, GitLab and many wikis draw Mermaid, Graphviz draws DOT. SVG needs no other program, and follows
+    GitHub, GitLab and many wikis draw Mermaid; Graphviz draws DOT. SVG needs no other program, and follows
     the reader's light or dark mode. The same definition and counts give the same bytes.
 
     \b
@@ -90,8 +93,8 @@ def _kind(name: str, given: str | None, output: Path | None) -> str:
     if output is not None and output.suffix.lower() in PICTURES:
         kind = output.suffix.lower()[1:]
         raise Misuse(
-            f"{str(output)!r} would be a picture of dots or pages, which is not drawn here: write .svg, .mmd "
-            f"or .dot; Graphviz makes it of the last: pledger machines diagram {name} --format dot | "
+            f"{str(output)!r} has a format that is not supported: write .svg, .mmd or .dot; Graphviz "
+            f"converts the last: pledger machines diagram {name} --format dot | "
             f"dot -T{kind} > {output}"
         )
     if given is not None:
@@ -102,7 +105,7 @@ def _kind(name: str, given: str | None, output: Path | None) -> str:
         return FORMATS[0]
     if output.suffix.lower() not in ENDINGS:
         raise Misuse(
-            f"say by --format what {str(output)!r} shall be: mermaid, dot or svg; or name it "
+            f"give --format mermaid, dot or svg for {str(output)!r}, or a file name that ends in "
             f"{', '.join(ENDINGS)}"
         )
     return ENDINGS[output.suffix.lower()]

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ledger import Ledger
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The machine's name, such as `machines list` has it.")
+    str, typer.Argument(metavar="NAME", help="The machine's name, as `pledger machines list` shows it.")
 ]
 Number = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Its definition of this number; else the last one.")
+    int | None, typer.Option(metavar="N", min=1, help="The number of the definition. Default: the last one.")
 ]
 
 
@@ -47,8 +47,8 @@ def shown_machine(
     counts = counts_of(session, log, name) if counted else None
     if not latest.number:
         session.say(
-            f"no definition of {name} is recorded yet: this one is derived from its moves; "
-            "adopt with --machines, or make the first move with its class"
+            f"no definition of {name} is recorded: this one is derived from its moves; the first move of "
+            "its class records one, or --machines when adopting"
         )
     return ShownMachine(name, wanted, latest.number, picture_of(name, wanted.defined, counts))
 
@@ -104,7 +104,7 @@ def counts_of(session: Session, log: Ledger, name: str) -> Mapping[str, int]:
         _, rows = counted_by_events(log, Question(category=name))
         return {row.status: row.streams for row in rows}
     if not filling.inline and filling.position < (end := log.bound()):
-        session.say(f"the counts are those of the view in_state, at position {filling.position} of {end}")
+        session.say(f"the counts are from the view in_state, at position {filling.position} of {end}")
     return {one.state: one.objects for one in counts(log, name)}
 
 
@@ -113,7 +113,7 @@ Modules = Annotated[
     typer.Option(
         "--machines",
         metavar="MODULE",
-        help="Import a module that declares machines; also LEDGER_MACHINES. Repeatable.",
+        help="Import a module that declares machines, as LEDGER_MACHINES does. Repeatable.",
     ),
 ]
 
@@ -143,6 +143,6 @@ def know_machine(log: Ledger, stream: str) -> None:
     if category in KNOWN.streams or log.head(MachineDefinition.name_of(category)) is None:
         return
     try:
-        stream_of(category, "ledger.machines")
+        stream_of(category)
     except BadName:
         return  # not a stream of a machine

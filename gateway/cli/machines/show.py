@@ -17,11 +17,12 @@ from .picture import Arrow, Node, amount, called, span
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
     """List the machines in the ledger, by name.
 
-    Each with the number of its last definition, its states, objects and moves, and the time of the last move.
-    A machine is in the ledger after the first move of an object; objects that never moved are not counted.
+    Shows the number of the last definition, the states, objects and moves of each machine, and the time of
+    the last move. A machine is in the ledger after the first move of an object; objects that never moved are
+    not counted.
 
-    JSON, one object a line: machine, definition, defined_at, states, initial_state, objects, moves, last_move
-    (null if nothing moved).
+    JSON, one object per line: machine, definition, defined_at, states, initial_state, objects, moves,
+    last_move (null before the first move).
     """
     from projections.machines import machines
     from projections.machines.info import activity
@@ -38,7 +39,7 @@ def list_(context: typer.Context, as_json: AsJson = False) -> None:
     columns = [Column("machine", keep=True), *titled(*NUMBERS, number=True), Column("last move")]
     session.print_rows(rows, columns, itemgetter("machine", *NUMBERS, "last_move"))
     if not rows:
-        session.say("the ledger has no machine yet: the first move of an object records its machine")
+        session.say("the ledger has no machine: the first move of an object records its machine")
 
 
 NUMBERS = ("definition", "states", "objects", "moves")
@@ -47,10 +48,10 @@ NUMBERS = ("definition", "states", "objects", "moves")
 def show(context: typer.Context, name: Name, number: Number = None, as_json: AsJson = False) -> None:
     """Show a machine's transitions, with the number of objects in each state.
 
-    One line a transition: the state, its kind (initial, terminal, or not declared: of an earlier definition,
-    and objects are still in it), its objects, the next state, the time after which the transition is due by
-    itself, the model of its metadata, and the names of its guards and callbacks. Below: what the definition
-    changed.
+    One line per transition: the state, its kind (initial, terminal, or not declared: only an earlier
+    definition has it, and objects are still in it), its objects, the next state, the timeout of the
+    transition, the model of its metadata, and the names of its guards and callbacks. Below: what the
+    definition changed.
 
     JSON, one object: machine, definition, latest (number of the last definition), defined_at, actor, changed
     (lines: what this definition changed), initial_state, objects, states (state, initial, terminal, declared,
@@ -73,8 +74,8 @@ def show(context: typer.Context, name: Name, number: Number = None, as_json: AsJ
     if gone := [node for node in found.picture.nodes if not node.declared]:
         many = amount(sum(node.objects or 0 for node in gone), "object")
         session.say(
-            f"{many} in a state that is not declared: to free them, declare it again with a way out, such as "
-            f"From({gone[0].state!r}).To(…), and move them"
+            f"{many} in a state that is not declared: declare it again with a transition out, such as "
+            f"From({gone[0].state!r}).To(…)"
         )
 
 

@@ -21,11 +21,11 @@ Once = Annotated[bool, typer.Option("--once", help="Move what is due now, and en
 def timeouts(
     context: typer.Context, machines: Modules = None, once: Once = False, as_json: AsJson = False
 ) -> None:
-    """Move objects that are too long in a state, until Ctrl-C.
+    """Move objects whose timeout is due, until Ctrl-C.
 
     Guards are called as for any other move; an object that they refuse is tried again after a minute. The
-    view in_state must be followed (`pledger views follow`) or attached. Any number of runners may run: each
-    object is moved once.
+    view in_state must be followed (`pledger views follow`) or attached. Any number may run: each object is
+    moved once.
 
     \b
     Examples:
@@ -33,7 +33,7 @@ def timeouts(
       pledger machines timeouts --machines my_shop.payments --once
 
     JSON, one object at the end: machines, due (objects that the view nominated), moved, refused (by guards),
-    waiting (refused a moment ago, not tried again), gone (no longer in the state), failed.
+    waiting (refused recently, not tried again), gone (no longer in the state), failed.
 
     Exits 1 if a guard or callback raised an error.
     """
@@ -79,7 +79,7 @@ def _timed(modules: list[str] | None) -> dict[str, type[Machine]]:
     if not found:
         seen = f"none of {', '.join(sorted(known))} has a timeout" if known else "no machine is imported"
         raise Misuse(
-            f"{seen}: name the module that declares one (--machines my_shop.payments), and say "
+            f"{seen}: name the module that declares one (--machines my_shop.payments), and declare "
             "From(A).To(B, after=timedelta(hours=1)) in its table"
         )
     return found

@@ -32,7 +32,7 @@ Value = Annotated[
     typer.Argument(metavar="VALUE", help="For a flag: true, 1, yes, y, or false, 0, no, n."),
 ]
 Reason = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="Why it failed; only with `failed`.")
+    str | None, typer.Option("--reason", metavar="TEXT", help="The reason of a failure; only with `failed`.")
 ]
 Change = Callable[[Any], None]
 
@@ -49,11 +49,11 @@ def mark(
     timeout: Timeout = TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Set the state or a flag of {plurals} that are there.
+    """Set the state or a flag of existing {plurals}.
 
-    All or nothing, and nothing is created. Without the id of its own level all children of the parent are
-    marked; that id may also be several: `--{leaf} 3-7,9`. A flag that becomes false clears the flags that
-    were made from it, too. `pending` forgets when it was started and finished.{counted}
+    Marks all or nothing, and creates nothing. Without the id of LEVEL itself, all children of the parent are
+    marked; several ids are written `--{leaf} 3-7,9`. A flag set to false also clears the flags that depend on
+    it. `pending` clears the times of start and end.{counted}
 
     \b
     Examples:
@@ -81,7 +81,7 @@ def _change(
 ) -> tuple[Change, bool | None]:
     """The change of an item, and the value of the flag; None for a state. Raises Misuse."""
     if level not in pipeline.names:
-        raise Misuse(f"{level!r} is no level of {pipeline.name}; its levels: {', '.join(pipeline.names)}")
+        raise Misuse(f"{level!r} is not a level of {pipeline.name}; its levels: {', '.join(pipeline.names)}")
     if reason is not None and field != "failed":
         raise Misuse("`--reason` belongs to `failed` only.")
     if field in STATES:
@@ -153,7 +153,7 @@ def _target(pipeline: Pipeline, level: str, spans: Spans) -> Target:
         above[name] = _number(name, text, text, "one number of 0 or more")
     for name in pipeline.names[place + 1 :]:
         if spans[name] is not None:
-            raise Misuse(f"`--{name}` is below a {level}; to mark it say `{name}` instead of `{level}`")
+            raise Misuse(f"`--{name}` is below a {level}; to mark it give `{name}` instead of `{level}`")
     text = spans[level]
     return Target(above, level, None if text is None else [_span(level, part) for part in text.split(",")])
 
@@ -197,7 +197,7 @@ def _number(name: str, digits: str, text: str, wanted: str) -> int:
     """An id in a text. Raises Misuse, with the expected format."""
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
         shown = text if len(text) <= 40 else f"{text[:20]}…"
-        raise Misuse(f"`--{name}` {shown!r} is no id; it must be {wanted}")
+        raise Misuse(f"`--{name}` {shown!r} is not an id; it must be {wanted}")
     return int(digits)
 
 

@@ -31,7 +31,9 @@ Totals = Mapping[str, int | None]
 Project = Annotated[str, typer.Argument(metavar="PROJECT", help="The project's name, in any spelling.")]
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait for what is open elsewhere."),
+    typer.Option(
+        "--timeout", metavar="SECONDS", min=0, help="Maximum time to wait for items that are open elsewhere."
+    ),
 ]
 TIMEOUT: Final = 60.0
 """Seconds that a command waits for other scopes, so that a script does not hang."""
@@ -80,7 +82,7 @@ def _spans(pipeline: Pipeline) -> Options:
 def _parts(pipeline: Pipeline) -> Options:
     *above, of = parts_of(pipeline) or [""]
     leaf = pipeline.leaf.name
-    where = ", where several have it" if pipeline.counted else ""
+    where = ", if several contain it" if pipeline.counted else ""
     options = {name: (int, f"The {name} of the {of}{where}.") for name in above}
     return options | ({of: (int, f"Every {leaf} of this {of}.")} if of else {})
 
@@ -94,11 +96,7 @@ def _totals(pipeline: Pipeline) -> Options:
 
 def _expected(pipeline: Pipeline) -> Options:
     total = pipeline.leaf.total
-    return (
-        {total.name: (int, f"{_totals(pipeline)[total.name][1]} By default what is planned.")}
-        if total
-        else {}
-    )
+    return {total.name: (int, f"{_totals(pipeline)[total.name][1]} Default: the plan.")} if total else {}
 
 
 GATHERED: Final[dict[str, Callable[[Pipeline], Options]]] = {
@@ -186,4 +184,4 @@ def _counted_words(pipeline: Pipeline) -> str:
     if not pipeline.counted:
         return ""
     parent, child = pipeline.levels[pipeline.counted - 1 : pipeline.counted + 1]
-    return f" The {parent.name} of a {child.name} is computed where it is not given."
+    return f" The {parent.name} of a {child.name} is computed if it is not given."

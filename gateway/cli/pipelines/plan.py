@@ -24,23 +24,23 @@ def plan(
     timeout: Timeout = TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is planned for a project, or plan it.
+    """Show the plan of a project, or change it.
 
-    With a number it is recorded, and replaces the former one; 0 means that it is not known any more. A
-    project that nobody made yet is made. Without numbers the plan is shown.
+    A number replaces the former one; 0 removes it. A project that does not exist is created. Without numbers
+    the plan is shown.
 
     \b
     Examples:
       pledger {pipeline} plan brain_7 --{total} 4
       pledger {pipeline} plan brain_7
 
-    JSON: project, and each number; null where it is not known.
+    JSON: project, and each number; null if it is not planned.
     """
     session = session_of(context, as_json)
     given = {name: number or None for name, number in totals.items() if number is not None}
     with store_of(session, pipeline) as store:
         if given and _plan(store, pipeline, project, given, timeout):
-            session.say(f"project {project!r} was not there; it was made")
+            session.say(f"project {project!r} did not exist; it was created")
         view = found(store, pipeline, project, {})
     planned = {name: getattr(view, name) for name in pipeline.totals}
     shown = {name: "" if number is None else number for name, number in planned.items()}

@@ -40,15 +40,16 @@ def report(
 ) -> None:
     """Report how far a project is, {parent} by {parent}.
 
-    Or every {leaf} of one part. What is there is counted against what is planned (see `pledger {pipeline}
-    plan`); a failed {leaf} is not done. Where stdout is no terminal, the totals are on stderr.
+    With the id of a part: every {leaf} of it. Completed items are counted against the plan (see `pledger
+    {pipeline} plan`); a failed {leaf} does not count. Where stdout is not a terminal, the totals go to
+    stderr.
 
     \b
     Examples:
       pledger {pipeline} report brain_7
       pledger {pipeline} report brain_7{part} --markdown > status.md
 
-    JSON: title, key, project, done, total, percent, failed, beyond (items with ids that were not expected),
+    JSON: title, key, project, done, total, percent, failed, beyond (items with unexpected ids),
     last_updated, milestones (by percent: whether it is reached), rows.
     """
     session = session_of(context, as_json)
@@ -86,13 +87,13 @@ def _made(pipeline: Pipeline, view: Any, path: Path, expected: Totals) -> Report
     wanted = getattr(view, total) if total and number is None else number
     listed = path or not parts_of(pipeline)
     if listed and wanted is not None and wanted > MAX_ROWS:
-        raise Misuse(f"{total} is {wanted}; a row for each can be listed up to {MAX_ROWS:,}")
+        raise Misuse(f"{total} is {wanted}; at most {MAX_ROWS:,} rows can be listed")
     if wanted is None and pipeline.leaf.total and pipeline.leaf.total.needed:
         option = f"--{total.replace('_', '-')} N"
         plan = f"`pledger {pipeline.name} plan {quote(view.project_name)} {option}`"
         raise Misuse(
-            f"how many {pipeline.leaf.plural} are expected is not known: give `{option}`, "
-            f"or plan it once, by {plan}"
+            f"the expected number of {pipeline.leaf.plural} is unknown: give `{option}`, or plan it once "
+            f"with {plan}"
         )
     if listed:
         return listing(pipeline, view, path, expected=number)
@@ -170,7 +171,7 @@ def _totals(made: Report) -> list[str]:
     lines = [f"{name}: {value}" for name, value in (("Project", made.project_name), *made.about)]
     lines += made.totals
     lines += [f"Failed: {made.failed}"] if made.failed else []
-    lines += [f"Not counted, because their ids were not expected: {made.beyond}"] if made.beyond else []
+    lines += [f"Not counted, because their ids are unexpected: {made.beyond}"] if made.beyond else []
     return [clean(line) for line in lines]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 All = Annotated[bool, typer.Option("--all", "-a", help="All {firsts} of the project.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List what would be deleted, and delete nothing.")]
 Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask. Needed where there is no terminal to ask.")
+    bool, typer.Option("--yes", "-y", help="Do not ask for confirmation. Required without a terminal.")
 ]
 
 
@@ -40,30 +40,29 @@ def reset(
 ) -> None:
     """Delete a {levels} with all below it, or all of a project.
 
-    All or nothing, and only what is there now: a deletion is a fact, the history stays, and `pledger history`
-    shows it. What is deleted can be made again and then begins anew. The project itself stays, with its plan.
-    A person at a terminal is asked first; without one nothing is deleted unless `--yes` is
-    given.{counted}
+    Deletes all or nothing. A deletion is an event: the history is kept, and `pledger history` shows it. A
+    deleted item can be created again and then starts empty. The project itself stays, with its plan. Asks for
+    confirmation on a terminal; without a terminal nothing is deleted unless `--yes` is given.{counted}
 
     \b
     Examples:
       pledger {pipeline} reset brain_7 --{first} 1 --yes
       pledger {pipeline} reset brain_7 --all --dry-run
 
-    JSON: project, deleted (how many were), {levels} (how many of each); with --dry-run also items, a
-    list of what would go.
+    JSON: project, deleted (how many were), {levels} (how many of each); with --dry-run also items, a list of
+    what would be deleted.
     """
     session = session_of(context, as_json)
     given = _target(pipeline, ids, all_slices)
     with store_of(session, pipeline) as store:
         path = whole(store, pipeline, project, given)
-        doomed = [*_doomed(store, pipeline, project, path)]
-        if not doomed:
+        items_to_delete = [*_items_to_delete(store, pipeline, project, path)]
+        if not items_to_delete:
             raise _not_there(pipeline, project, path)
         if dry_run:
-            return _list(doomed, pipeline, project, session)
+            return _list(items_to_delete, pipeline, project, session)
         if not yes:
-            _ask(_counted(pipeline, (len(ids) for ids, _ in doomed)), project)
+            _ask(_counted(pipeline, (len(ids) for ids, _ in items_to_delete)), project)
         gone = _delete(store, pipeline, project, path, timeout)
     return _report(_counted(pipeline, gone), project, session)
 
@@ -86,7 +85,7 @@ def _not_there(pipeline: Pipeline, project: str, path: Path) -> NotThere:
 # Reading
 
 
-def _doomed(
+def _items_to_delete(
     store: ProjectStore, pipeline: Pipeline, project: str, path: Path
 ) -> Iterator[tuple[tuple[int, ...], Any]]:
     """Ids and view of each item to delete, as of now: the target, or all below a project."""
@@ -123,8 +122,8 @@ def _ask(counts: dict[str, int], project: str) -> None:
     told = ", ".join(f"{count} x {level}" for level, count in counts.items() if count)
     if not _is_asked():
         raise Misuse(
-            f"nothing was deleted: {told} of {project!r}, and no terminal on which to ask; "
-            "give `--yes` to delete, `--dry-run` to list them"
+            f"nothing was deleted: there is no terminal to confirm {told} of {project!r}; give `--yes` to "
+            "delete them, `--dry-run` to list them"
         )
     if not typer.confirm(clean(f"Delete {told} of {project!r}?"), err=True):
         print("nothing was deleted", file=sys.stderr)
@@ -156,22 +155,22 @@ def _delete(store: ProjectStore, pipeline: Pipeline, project: str, path: Path, t
 
 
 def _list(
-    doomed: Iterable[tuple[tuple[int, ...], Any]], pipeline: Pipeline, project: str, session: Session
+    items_to_delete: Iterable[tuple[tuple[int, ...], Any]], pipeline: Pipeline, project: str, session: Session
 ) -> None:
     """Print a row for each item to delete: its level, its ids, its state."""
-    items = [(dict(zip(pipeline.names, ids, strict=False)), view) for ids, view in doomed]
+    items = [(dict(zip(pipeline.names, ids, strict=False)), view) for ids, view in items_to_delete]
     counts = _counted(pipeline, (len(path) for path, _ in items))
     if session.json:
         shown = [path | {"processing_state": view.processing_state.value} for path, view in items]
         json_line({"project": project, "deleted": 0, **counts, "items": shown})
     else:
-        columns = [Column("would go"), *titled(*pipeline.names, number=True), Column("state")]
+        columns = [Column("would delete"), *titled(*pipeline.names, number=True), Column("state")]
         rows = (
             [list(path)[-1], *map(path.get, pipeline.names), view.processing_state.value]
             for path, view in items
         )
         table(columns, rows, color=session.color, styles=STATES)
-    session.say(f"{sum(counts.values())} would be deleted; nothing was")
+    session.say(f"{sum(counts.values())} would be deleted; nothing was deleted")
 
 
 def _report(counts: dict[str, int], project: str, session: Session) -> None:

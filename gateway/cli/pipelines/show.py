@@ -27,7 +27,7 @@ def show(
     """Show a project, {levels}.
 
     JSON: the view, indented: processing_state, the times, the flags, and below it {plurals} by their ids.
-    Nothing is waited for: what is open for change elsewhere is shown as it was before.
+    Does not wait: an item that is open for change elsewhere is shown as it was before.
     """
     session = session_of(context, as_json)
     path = path_of(pipeline, ids)

@@ -45,6 +45,6 @@ def _run(checks: tuple[Checking, ...], look: Examined) -> Iterator[Check]:
         except LedgerError as error:
             if look.connection.closed:
                 raise
-            cure = "run `pledger doctor` as a role that may look"
-            found = [warn(check.__name__, f"could not be looked at: {error}", cure)]
+            cure = "run `pledger doctor` with the roles reader and writer"
+            found = [warn(check.__name__, f"could not be checked: {error}", cure)]
         yield from found

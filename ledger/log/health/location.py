@@ -42,9 +42,9 @@ def _disk(folder: Path) -> Check:
         raise ServerUnavailable(f"{folder}: {error.strerror}") from None
     says = f"{free / (1 << 30):.1f} GiB are free for {folder}"
     if free < TOO_LITTLE:
-        return fail("disk", says, "free space now: an append on a full disk is refused")
+        return fail("disk", says, "free some space now: on a full disk appends are refused")
     if free < LITTLE:
-        return warn("disk", says, "free space before it is needed")
+        return warn("disk", says, "free some space soon")
     return ok("disk", says)
 
 

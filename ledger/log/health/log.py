@@ -23,8 +23,10 @@ def schema(look: Examined) -> Iterator[Check]:
     found, newest = schema_number(look.connection, look.schema), install.newest()
     if found is None:
         yield fail("schema", f"there is no ledger in schema {look.schema!r}", "run `pledger init`")
+    elif install.is_prerelease(install.applied(look.connection, look.schema)):
+        yield fail("schema", install.PRERELEASE, install.PRERELEASE_REMEDY)
     elif found > newest and install.fits(found, install.oldest_code(look.connection, look.schema)):
-        says = f"the ledger is at schema {found}, newer than this code at {newest}, which may still use it"
+        says = f"the ledger is at schema {found}, newer than this code at {newest}, which may use it"
         yield warn("schema", says, "install a newer pipeline-ledger here as well")
     elif found > newest:
         yield fail(
@@ -35,7 +37,9 @@ def schema(look: Examined) -> Iterator[Check]:
     elif found < newest:
         yield fail("schema", f"the ledger is at schema {found}, this code at {newest}", "run `pledger init`")
     else:
-        yield ok("schema", f"the ledger in schema {look.schema!r} is at schema {found}, as this code")
+        yield ok(
+            "schema", f"the ledger in schema {look.schema!r} is at schema {found}, the same as this code"
+        )
 
 
 def open_appends(look: Examined) -> Iterator[Check]:
@@ -52,7 +56,7 @@ def open_appends(look: Examined) -> Iterator[Check]:
             cure = f"let it commit, or SELECT pg_terminate_backend({pid})"
         age = "for an unknown time" if seconds is None else f"for {seconds:.1f} s"
         yield warn(
-            "open_appends", f"{who} holds an append open {age}: readers wait at position {position}", cure
+            "open_appends", f"{who} has an append open {age}: readers wait at position {position}", cure
         )
     if not held:
         yield ok("open_appends", f"no append is open for longer than {OLD_APPEND:.0f} s")
@@ -81,7 +85,7 @@ def roles(look: Examined) -> Iterator[Check]:
             "roles", f"missing: {', '.join(missing)}", "run `pledger init` as a role that may create roles"
         )
     else:
-        yield ok("roles", f"{', '.join(wanted)} are there")
+        yield ok("roles", f"{', '.join(wanted)} exist")
     yield from _rights(look)
 
 
@@ -91,7 +95,9 @@ def _rights(look: Examined) -> Iterator[Check]:
         says = f"the connected role may {' and '.join(may) or 'neither append nor read'}"
         if superuser:
             yield warn(
-                "rights", "the connected role is a superuser, whom nothing stops", "work as an everyday role"
+                "rights",
+                "the connected role is a superuser, which no grant limits",
+                "use a login with the roles writer and reader",
             )
         elif changes:
             cure = f"revoke its rights on {look.schema}.events; the writer and reader roles suffice"
@@ -121,18 +127,18 @@ def heads(look: Examined) -> Iterator[Check]:
     """Whether recently changed streams have heads at the versions of their events."""
     ((looked, behind, ahead, missing, example),) = look.rows("sampled_heads", sample=SAMPLE)
     if ahead:
-        cure = "restore the events from a backup; nothing more should be appended before"
-        yield fail("heads", f"{ahead} of {looked} heads know more than the events, such as {example}", cure)
+        cure = "append nothing more, and restore the events from a backup"
+        yield fail("heads", f"{ahead} of {looked} heads are ahead of their events, such as {example}", cure)
     elif missing or behind:
         counts = [(missing, "missing"), (behind, "behind their events")]
         wrong = " and ".join(f"{many} {words}" for many, words in counts if many)
         yield warn(
             "heads", f"of {looked} heads {wrong}, such as {example}: "
-            "opening these folds the rest, and guards ask the events",
-            "run `pledger verify --repair`; the next append with a head heals one, too",
+            "opening these streams folds the rest from their events, and guards read the events",
+            "run `pledger verify --repair`; the next append of such a stream also repairs its head",
         )  # fmt: skip
     else:
-        yield ok("heads", f"the heads of the {looked} streams that changed last are where the events are")
+        yield ok("heads", f"the heads of the {looked} streams that changed last equal their events")
 
 
 def views(look: Examined) -> Iterator[Check]:
@@ -140,18 +146,16 @@ def views(look: Examined) -> Iterator[Check]:
     found = look.rows("views_behind")
     for name, parked, seconds, error in found:
         if error is not None:
-            says = f"view {name} is not followed, since it failed: {error}"
+            says = f"view {name} is not followed, because it failed: {error}"
             yield warn("views", says, f"fix it, then run `pledger rebuild {name}`")
         elif parked:
-            says = f"view {name} leaves out {parked} streams, since an event of each failed"
-            yield warn(
-                "views", says, f"look at `pledger views parked {name}`, then `pledger views retry {name}`"
-            )
+            says = f"view {name} leaves out {parked} streams, because an event of each failed"
+            yield warn("views", says, f"run `pledger views parked {name}`, then `pledger views retry {name}`")
         elif seconds is not None and seconds > LATE:
             says = f"view {name} lacks events that are {seconds:.0f} s old"
             yield warn("views", says, "keep a `pledger views follow` running")
     if not any(parked or error or (seconds or 0) > LATE for _, parked, seconds, error in found):
-        yield ok("views", f"{len(found)} views are kept, none of them late")
+        yield ok("views", f"{len(found)} views are up to date")
 
 
 def reactors(look: Examined) -> Iterator[Check]:
@@ -159,9 +163,9 @@ def reactors(look: Examined) -> Iterator[Check]:
     found = look.rows("parked_by_reader")
     for name, many, stream, position, error in found:
         yield warn(
-            "reactors", f"reactor {name} leaves out {many} streams, since it failed on each, such as "
-            f"{stream} from position {position} on: {error}",
-            f"look at `pledger reactors parked {name}`, then `pledger reactors retry {name} --all`",
+            "reactors", f"reactor {name} leaves out {many} streams, because it failed on each, such as "
+            f"{stream} from position {position}: {error}",
+            f"run `pledger reactors parked {name}`, then `pledger reactors retry {name} --all`",
         )  # fmt: skip
     if not found:
         yield ok("reactors", "no reactor leaves out a stream")
@@ -171,9 +175,9 @@ def last_event(look: Examined) -> Iterator[Check]:
     """Whether the clock ran backwards since the last event."""
     for at, ahead in look.rows("last_recorded_at"):
         if ahead:
-            says = f"the last event is of {at.isoformat()}, which the server's clock has not reached yet"
+            says = f"the last event is of {at.isoformat()}, later than the server's clock"
             yield warn(
-                "last_event", says, "let NTP set the server's clock; order is the position, never the time"
+                "last_event", says, "set the server's clock by NTP; the order of events is not affected"
             )
 
 
@@ -196,9 +200,10 @@ def positions(look: Examined) -> Iterator[Check]:
 def _subscribed() -> Check:
     return fail(
         "positions", "the events come by a logical subscription, in the order of commits and not of "
-        "positions: a reader would skip those that arrive late",
-        "use the publisher; to take over: stop what appends there, wait until all has arrived "
-        "(pg_stat_subscription), DROP SUBSCRIPTION, and ask again before anything connects",
+        "positions: readers would skip those that arrive late",
+        "use the publisher; or make this database the primary: stop all appends there, wait until all "
+        "events have arrived (pg_stat_subscription), DROP SUBSCRIPTION, and run doctor again before any "
+        "program connects",
     )  # fmt: skip
 
 
@@ -206,16 +211,16 @@ def _cached(schema: str, cache: int) -> Check:
     return fail(
         "positions", f"the sequence has CACHE {cache}: sessions hand out old positions late, and readers "
         "skip those events",
-        f"as the owner: ALTER SEQUENCE {schema}.positions CACHE 1; then end the sessions that appended "
-        "meanwhile, and let readers begin again from cursors of before",
+        f"as the owner: ALTER SEQUENCE {schema}.positions CACHE 1; then end the sessions that have appended "
+        "meanwhile, and restart readers from earlier cursors",
     )  # fmt: skip
 
 
 def _behind(schema: str, who: install.Identity, what: str, last: int) -> Check:
     return fail(
         "positions", f"the sequence is at {who.last_position}, behind {what}: "
-        "new events would get positions that are used, or that readers have passed",
-        "when nothing appends and no more events arrive, as the owner: "
+        "new events would get positions that exist, or that readers have passed",
+        "stop all appends, then as the owner: "
         f"SELECT setval('{schema}.positions', {last})",
     )  # fmt: skip
 
@@ -225,12 +230,12 @@ def position_lock(look: Examined) -> Iterator[Check]:
     left = look.rows("left_locks")
     for pid, application, state in left:
         yield fail(
-            "position_lock", f"process {pid} ({application or 'unnamed'}, {state}) left the lock behind that "
-            "it took for a position: every append of several events waits for it",
+            "position_lock", f"process {pid} ({application or 'unnamed'}, {state}) did not release the lock "
+            "that it took for a position: every append of several events waits for it",
             f"SELECT pg_terminate_backend({pid})",
         )  # fmt: skip
     if not left:
-        yield ok("position_lock", "no session left the lock of a position behind")
+        yield ok("position_lock", "every session has released the lock of a position")
 
 
 CHECKS = (

@@ -45,7 +45,7 @@ def server(look: Examined) -> Iterator[Check]:
     yield from _prepared(look, found.max_prepared)
     yield ok(
         "time_zone",
-        f"the server shows times in {found.time_zone}; the ledger keeps them in UTC, whatever that is",
+        f"the server shows times in {found.time_zone}; the ledger keeps them in UTC",
     )
     yield _clock((found.clock - before).total_seconds(), (after - before).total_seconds())
 
@@ -64,8 +64,8 @@ def _encoding(encoding: str) -> Check:
     if encoding == "UTF8":
         return ok("encoding", "the database is in UTF8")
     return fail(
-        "encoding", f"the database is in {encoding}, which cannot hold every text",
-        "make a database with ENCODING 'UTF8' and move the ledger there",
+        "encoding", f"the database is in {encoding}, which cannot store every text",
+        "create a database with ENCODING 'UTF8' and move the ledger to it",
     )  # fmt: skip
 
 
@@ -106,15 +106,16 @@ def _prepared(look: Examined, most: int) -> Iterator[Check]:
         gid, seconds = there[0]
         yield warn(
             "prepared_transactions", f"{len(there)} prepared transaction(s) are open, the oldest, {gid!r}, "
-            f"for {seconds:.0f} s; one that holds an append would hold every reader back",
+            f"for {seconds:.0f} s; one that contains an append would delay every reader",
             f"COMMIT PREPARED '{gid}' or ROLLBACK PREPARED '{gid}'",
         )  # fmt: skip
     elif most:
         yield ok(
-            "prepared_transactions", f"none is open; the server allows {most}: keep them away from appends"
+            "prepared_transactions",
+            f"none is open; the server allows {most}: use none that contains an append",
         )
     else:
-        yield ok("prepared_transactions", "the server allows none, which is best for a ledger")
+        yield ok("prepared_transactions", "the server allows none, as recommended")
 
 
 def _clock(ahead: float, asking: float) -> Check:
@@ -125,7 +126,7 @@ def _clock(ahead: float, asking: float) -> Check:
     way = "ahead of" if off > 0 else "behind"
     return warn(
         "clock", f"the server's clock is {abs(off):.1f} s {way} ours; recorded times are the server's",
-        "let NTP set both clocks",
+        "set both clocks by NTP",
     )  # fmt: skip
 
 

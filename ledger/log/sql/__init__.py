@@ -77,6 +77,10 @@ class Statement:
         """The statement on the ledger in `schema`, to compose with other SQL."""
         return filled(self.template, schema)
 
+    def named(self, **names: sql.Composable) -> sql.Composed:
+        """The statement with these names in it, and no others."""
+        return sql.SQL(self.template).format(**names)
+
     def text(self, schema: str) -> bytes:
         """The same as bytes; made once for each schema."""
         text = self._texts.get(schema)

@@ -32,7 +32,7 @@ CREATE ROLE {role} NOLOGIN;
 GRANT {role} TO CURRENT_USER;
 
 -- name: join_role_on_demand
--- The installing user is owner only where it says SET ROLE, so that its everyday work cannot touch the log.
+-- The installing user acts as owner only after SET ROLE, so that its other work cannot change the log.
 GRANT {role} TO CURRENT_USER WITH INHERIT FALSE, SET TRUE;
 
 -- name: create_schema
@@ -105,9 +105,9 @@ SELECT %s, 1 + coalesce(max(substring(p.prosrc FROM '\d+')::bigint), 19526), clo
   FROM pg_class c JOIN pg_proc p ON p.pronamespace = c.relnamespace AND p.proname = 'lock_class'
  WHERE c.relname = 'identity';
 
--- name: done_migrations
--- The applied migrations.
-SELECT number FROM migrations;
+-- name: applied_migrations
+-- The number and name of each applied migration.
+SELECT number, name FROM {schema}.migrations;
 
 -- name: note_migration
 -- This was applied, and code from this schema number on may use what it made.

@@ -43,7 +43,7 @@ def test_a_strict_transaction_that_is_beaten_is_a_conflict_of_the_whole(
         Payment(log, key).move("paid")
     else:
         Payment(log, key).move("submitted", submission_id="S2")
-    with pytest.raises(TransitionConflict, match="roll this transaction back and run it again") as caught:
+    with pytest.raises(TransitionConflict, match="roll back this transaction and run it again") as caught:
         retry_conflicts(block, attempts=6)
     conflict = caught.value
     assert (conflict.in_transaction, conflict.to_state, len(runs)) == (True, "cancelled", 1)

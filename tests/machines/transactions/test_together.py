@@ -146,7 +146,7 @@ def test_a_conflict_of_one_stream_undoes_the_moves_of_all(log: Ledger, user: Con
             Payment(joined, f"{key}-b").move("cancelled")
             Payment(log, f"{key}-b").move("submitted", submission_id="S2")
 
-    with pytest.raises(TransitionConflict, match=f"payment/{key}-b: somebody else moved it"):
+    with pytest.raises(TransitionConflict, match=f"payment/{key}-b: another writer moved it"):
         block()
     user.commit()
     assert (states(log, f"{key}-a"), states(log, f"{key}-b")) == ([], ["submitted"])

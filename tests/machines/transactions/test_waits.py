@@ -129,7 +129,7 @@ def test_two_objects_that_move_one_another_do_not_deadlock_for_ever(log: Ledger)
         came = sorted(pool.map(run, [one, two]))
     assert came == ["beaten", "packed"]
     assert not conflicts[0].in_transaction
-    assert "somebody else moved it before the move to packed was recorded" in str(conflicts[0])
+    assert "another writer moved it before the move to packed was recorded" in str(conflicts[0])
     assert (states(log, one, Order), states(log, two, Order)) == (["packed"], ["packed"])
 
 

@@ -170,7 +170,7 @@ def test_a_field_is_changed_by_methods_only(pipeline: Pipeline, depth: int) -> N
     for name in ("processing_state", "updated_at", *pipeline.flags[depth], *pipeline.ids(depth)):
         with pytest.raises(AttributeError, match="changed by methods"):
             setattr(item, name, True)
-    with pytest.raises(BadInput, match="is no flag of"):
+    with pytest.raises(BadInput, match="is not a flag of"):
         item.set_flag("polished")
 
 

@@ -78,7 +78,7 @@ def test_strips_beyond_the_plan_are_told_and_not_counted() -> None:
     summary = lsm_project_summary(lsm({(1, 1): strips}), 2)
     assert channels_in(summary) == [(1, 1, 2, 2, 0, 0, 2, 0)]
     assert (summary.progress, summary.beyond) == (100.0, 3)
-    assert "- Not counted, because their ids were not expected: 3\n" in markdown(summary)
+    assert "- Not counted, because their ids are unexpected: 3\n" in markdown(summary)
 
 
 def test_no_slots_are_no_progress() -> None:

@@ -24,13 +24,14 @@ BEGIN
     RETURN truth;
 END $$;
 
--- Make heads for those of the streams that have none, in the order of their names, as lock_heads wants it.
-CREATE OR REPLACE FUNCTION ensure_heads(p_streams text[]) RETURNS void LANGUAGE sql AS $$
+-- Make heads for those of the streams that have none, in the order of their names, as lock_heads wants it; returns these.
+CREATE OR REPLACE FUNCTION ensure_heads(p_streams text[]) RETURNS SETOF text LANGUAGE sql AS $$
     INSERT INTO heads (stream, version)
     SELECT s, last_version(s) FROM unnest(p_streams) s
      WHERE NOT EXISTS (SELECT FROM heads h WHERE h.stream = s)
      ORDER BY s COLLATE "C"
     ON CONFLICT DO NOTHING
+    RETURNING stream
 $$;
 
 -- Lock the heads of streams in the order of their names, so that two appends of many streams cannot deadlock.
