@@ -19,3 +19,4 @@ def load() -> None:
         importlib.import_module(module)
     for domain in [*KNOWN.domains.values()]:
         domain.load_views()
+    importlib.import_module("projections.pipelines.items").load()

@@ -28,7 +28,7 @@ from ledger.log.retry import retry_conflicts
 from ..reactor import Answer, Reactor
 from .members import Members
 
-GATHER: Final = 0.02
+GATHER: Final = 0.1
 """Seconds within which events gather: to read the log for each would cost a worker as much as its jobs."""
 PAUSE: Final = 0.05
 """Seconds between two reads of a quiet log."""

@@ -20,7 +20,7 @@ from ledger.jobs import OpenBatch, OpenJob
 from ledger.jobs.jobs import job_within
 from ledger.jobs.work import OpenWork
 from ledger.log import sql
-from ledger.log.append import append_of
+from ledger.log.append import Append
 from ledger.log.connection import opened, prepare_nothing_behind_a_proxy
 from ledger.log.dsn import resolve
 from ledger.log.server_errors import ledger_errors
@@ -98,7 +98,7 @@ class OperationContext:
 
         fields: as in `Jobs.submit`, but unique; of a deferred job they are its children. Raises BadInput.
         """
-        job = job_within(operation, payload, **fields).state.id
+        job = job_within(operation, payload, **fields).id
         fields.pop("id", None)
         self.prepared.append(Prepared(job, operation, dict(payload or {}), fields))
         return job
@@ -196,11 +196,11 @@ class OperationContext:
             work.complete(dict(writing.result))
         elif isinstance(work, OpenJob):
             work.succeed(dict(writing.result), **writing.progress)
-        return [work.under_lease(self.task.token), *(append_of(_job(job)) for job in self.prepared)]
+        return [work.under_lease(self.task.token), *map(_append_of, self.prepared)]
 
 
-def _job(prepared: Prepared) -> OpenJob:
-    return job_within(prepared.operation, prepared.payload, id=prepared.id, **prepared.fields)
+def _append_of(job: Prepared) -> Append:
+    return job_within(job.operation, job.payload, id=job.id, **job.fields).append
 
 
 @contextmanager

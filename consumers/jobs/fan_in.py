@@ -25,7 +25,7 @@ from ledger.log.append import Guard
 from ..reactor import Answer, Reactor
 from .members import Members, outcome_of_topic, place_of
 
-GATHER: Final = 0.02
+GATHER: Final = 0.05
 """Seconds within which events gather: to read the log for each would cost a worker as much as its jobs."""
 PAUSE: Final = 0.05
 """Seconds between two reads of a quiet log."""

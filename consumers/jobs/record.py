@@ -29,7 +29,7 @@ from ledger.errors import (
 from ledger.jobs import OpenBatch, OpenJob
 from ledger.jobs.jobs import job_within
 from ledger.jobs.work import OpenWork
-from ledger.log.append import Append, append_of
+from ledger.log.append import Append
 
 from .claim import Claim, Offer, claim
 from .messages import (
@@ -90,7 +90,7 @@ def outcome_part(claim: Claim, outcome: Outcome) -> Part:
     work, before = claim.work, claim.work.state
     try:
         decide(work, outcome)
-        appends = [work.under_lease(claim.token), *(append_of(_job(claim, outcome, j)) for j in outcome.jobs)]
+        appends = [work.under_lease(claim.token), *(_append_of(claim, outcome, job) for job in outcome.jobs)]
     except (LedgerError, ValueError, TypeError) as error:
         work.restore(before, work.version)
         work.news.clear()
@@ -244,12 +244,12 @@ def _ours(topic: str) -> bool:
     return topic.partition(".")[2] not in ("lease_expired", "lease_expired_requeue")
 
 
-def _job(claim: Claim, outcome: Outcome, job: Prepared) -> OpenJob:
-    """A job that an operation prepared; of a deferred job it is a child."""
+def _append_of(claim: Claim, outcome: Outcome, job: Prepared) -> Append:
+    """The append of a job that an operation prepared; of a deferred job it is a child."""
     fields = dict(job.fields)
     if isinstance(outcome, Deferred):
         fields.setdefault("parent", claim.work.state.id)
-    return job_within(job.operation, job.payload, id=job.id, **fields)
+    return job_within(job.operation, job.payload, id=job.id, **fields).append
 
 
 def _late_fields(outcome: Outcome) -> dict[str, Any]:

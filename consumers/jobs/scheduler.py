@@ -145,7 +145,7 @@ class Scheduler:
             return self._skip(schedule, at, "duplicate", error.job, passed + 1)
         except StreamConflict as error:
             # Its id says that this job is the one of this time: it was submitted, so only that is recorded.
-            return self._done(schedule, "fired") if error.stream == made.job.name else "conflicts"
+            return self._done(schedule, "fired") if error.stream == made.append.stream else "conflicts"
 
     def _skip(self, schedule: OpenSchedule, at: datetime, reason: str, job: str | None, many: int) -> str:
         schedule.skip(at, reason, job, many)

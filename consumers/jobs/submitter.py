@@ -52,7 +52,7 @@ def submit_when(
         given = make(event)
         if given is not None:
             job = job_within(operation, given, command=f"{named}:{event.position}", **fields)
-            yield Answer(job.name, job.news, expected=NEW)
+            yield Answer(job.append.stream, [job.created], expected=NEW)
 
     return Reactor(ledger, named, answers, topics={topic}, after=after)
 

@@ -1,5 +1,5 @@
 """
-When a set of members is complete and closes once: the law of readiness, fan-in and progress.
+When a set of members is complete and closes once: the law of readiness, fan-in, progress and `all_…`.
 
 1.  A member has one outcome at a time, the last that was noted. Noting it again changes nothing, so a member
     that ends twice counts once.

@@ -12,27 +12,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from hashlib import sha256
 from math import copysign, isfinite
 from typing import Any, Final
 
 from ..errors import BadBody
+from .frozen import FrozenDict, items_of
 
 MAX_DEPTH: Final = 200
 """Deepest nesting of a body; PostgreSQL and other readers parse this without a deep stack."""
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Largest body in bytes of UTF-8. Larger results belong in a file that the event names."""
 
-_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
+_ENCODE = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=items_of
+).encode
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 # What the fast encoder may have written differently. It is harmless inside a string; the walk decides.
 _SUSPECT = re.compile(r"\\u0000|-0\.0(?![0-9])|[0-9]e\+")
 
 
-def body(value: Any) -> str:
-    """The canonical JSON text of `value` (dict, list, str, int, float, bool, None). Raises BadBody."""
+def body(value: Any, plain: Callable[[Any], Any] | None = None) -> str:
+    """The canonical JSON text of `value` (mapping, list, str, int, float, bool, None). Raises BadBody.
+
+    plain: makes such a value of one with other types in it; called only where there are some.
+    """
     try:
         text = _sized(_ENCODE(value))
         if not _SUSPECT.search(text) and _regular(value, 1):
@@ -41,6 +47,8 @@ def body(value: Any) -> str:
         raise
     except (ValueError, TypeError, RecursionError):
         pass
+    if plain is not None:
+        return body(plain(value))
     # The slow way finds the place of an error, and accepts types that json does not support.
     return _sized("".join(_walk(value, "", 1)))
 
@@ -57,6 +65,8 @@ def _sized(text: str) -> str:
 
 def _regular(value: Any, depth: int) -> bool:
     """Whether every key is text and nothing is nested too deep; the fast encoder does not check that."""
+    if type(value) is FrozenDict:
+        value = items_of(value)
     if isinstance(value, dict):
         for key in value:
             if type(key) is not str and not isinstance(key, str):

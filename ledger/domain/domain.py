@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from .known import KNOWN
-from .level import Level
 from .names import checked_topic
 from .sets import UnitSet
 from .stream import Stream
@@ -33,7 +32,7 @@ class Domain:
 
     packages: the modules and packages that define its classes; by default none. sets: the sets that are
     counted. views: the names of the modules that define its views, because these may be in another wing,
-    which imports this one; `load_views` imports them. levels: what a pipeline announces, by category.
+    which imports this one; `load_views` imports them.
     Raises TypeError where another domain has the name, or counts a category otherwise.
     """
 
@@ -42,7 +41,6 @@ class Domain:
     ) -> None:
         self.name, self.packages, self.views = name, packages, tuple(views)
         self.sets: dict[str, UnitSet] = {}
-        self.levels: dict[str, Level] = {}
         other = KNOWN.domains.get(name, self)
         if other.packages != packages:
             raise TypeError(f"a domain is named {name!r} already, in {', '.join(other.packages)}")
@@ -103,15 +101,12 @@ def announcement(
     Raises BadName.
     """
     sets: dict[str, UnitSet] = {}
-    levels: dict[str, Level] = {}
     for domain in domains:
         statuses = {**domain.statuses, **statuses}
         sets |= domain.sets
-        levels |= domain.levels
     return {
         "topics": [[checked_topic(topic), *status] for topic, status in sorted(statuses.items())],
         "sets": [one.row() for _, one in sorted(sets.items())],
-        "levels": [level.row(category) for category, level in sorted(levels.items())],
     }
 
 

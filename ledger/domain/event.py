@@ -66,7 +66,7 @@ class Event(BaseModel):
 
     def body(self) -> str:
         """The canonical JSON text of the fields. Raises BadBody for what PostgreSQL would change."""
-        return canonical_json.body({name: _plain(value) for name, value in self.__dict__.items()})
+        return canonical_json.body(self.__dict__, _dumped)
 
     @classmethod
     def read(cls, data: str | bytes, schema: int) -> Self:

@@ -41,6 +41,14 @@ class FrozenDict(Mapping[K, V]):
         return f"FrozenDict({self._items!r})"  # type: ignore[attr-defined]
 
 
+def items_of(value: Any) -> dict[Any, Any]:
+    """The dict inside a FrozenDict, for an encoder, which must not change it. Raises TypeError for others."""
+    if type(value) is not FrozenDict:
+        raise TypeError(f"{type(value).__name__} is no FrozenDict")
+    items: dict[Any, Any] = value._items  # type: ignore[attr-defined]
+    return items
+
+
 def frozen(value: Any) -> Any:
     """The same value with every dict, list and set in it made immutable."""
     if type(value) in _LEAVES:

@@ -197,6 +197,19 @@ class JobDescribed(WorkFact, topic="job.described"):
     tags: tuple[str, ...] | None = None
 
 
+def job_created(operation: str, **fields: Any) -> JobCreated:
+    """The fact of a new job: the fields of JobCreated. Raises BadInput for a job that no worker could run."""
+    fields["run_at"], fields["delay_seconds"] = (
+        moment(fields.get("run_at")),
+        seconds_of(fields.get("delay_seconds")),
+    )
+    if "queue" in fields:
+        fields["queue"] = queue_name(fields["queue"])
+    created = made(JobCreated, f"a job of {operation!r}", {"operation": operation, **fields})
+    check_offered(created)
+    return created
+
+
 # State: what is true now.
 
 
@@ -321,18 +334,9 @@ class OpenJob(OpenWork[Job, WorkFact]):
         return Job(id=str(key[0]) if key else "")
 
     def create(self, operation: str, **fields: Any) -> None:
-        """Submit it: the fields of JobCreated. Raises BadInput for a job that no worker could run."""
-        if self.state.status is not None:
-            raise MoveNotAllowed(self.state.status, Status.QUEUED)
-        if "queue" in fields:
-            fields["queue"] = queue_name(fields["queue"])
-        if fields.get("run_at") is not None:
-            fields["run_at"] = moment(fields["run_at"])
-        created = made(JobCreated, f"a job of {operation!r}", {"operation": operation, **fields})
-        check_offered(created)
-        if created.delay_seconds:
-            seconds_of(created.delay_seconds)
-        self.record(created)
+        """Submit it; `fields` as in `job_created`. Raises BadInput, and MoveNotAllowed where it exists."""
+        self._check_new()
+        self.record(job_created(operation, **fields))
 
     def start(self, worker: str) -> Self:
         if self.state.status == Status.FAILED:  # only a reopened job runs after that

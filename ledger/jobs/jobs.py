@@ -24,6 +24,7 @@ from uuid import UUID, uuid4, uuid5
 from ..domain import canonical_json
 from ..domain.frozen import FrozenDict
 from ..domain.names import split_name
+from ..domain.state import Pending, dump
 from ..domain.stream import Stream
 from ..errors import (
     BadInput,
@@ -35,16 +36,16 @@ from ..errors import (
     shown,
 )
 from ..log import read
-from ..log.append import EXISTS, Append, Appended, Exact, Guard, append_of, body_of
+from ..log.append import EXISTS, NEW, Append, Appended, Exact, Guard, append_of, body_of
 from ..log.ledger import Ledger
 from ..log.recorded import Recorded
 from ..log.retry import retry_conflicts
 from ..log.sql import Statements
 from .batch import OpenBatch
-from .job import ACTIVE, TERMINAL, Job, JobChildAdded, JobCreated, JobSucceeded, OpenJob
+from .job import ACTIVE, TERMINAL, Job, JobChildAdded, JobCreated, JobSucceeded, OpenJob, evolve, job_created
 from .queue import Limits, OpenOperation, OpenQueue, Queue
 from .unique import OpenKey, dedup_key
-from .work import moment, queue_name, seconds_of
+from .work import queue_name
 
 SQL = Statements(__package__, "jobs")
 MAX_PAUSE: Final = 0.05
@@ -61,15 +62,11 @@ S = TypeVar("S", bound=Stream[Any, Any])
 
 
 class Submission(NamedTuple):
-    """A job that is ready to be recorded, its append, and the deduplication key that it takes."""
+    """A new job that is ready to be recorded: its id, its first fact, and the append of it."""
 
-    job: OpenJob
+    id: str
+    created: JobCreated
     append: Append
-    key: str | None
-
-    @property
-    def id(self) -> str:
-        return self.job.state.id
 
 
 class Jobs:
@@ -104,10 +101,12 @@ class Jobs:
         Raises BadInput before anything is sent, DuplicateJob, StreamNotFound for an unknown parent,
         StreamConflict for an id that is taken, CommandReused.
         """
-        given = {"id": id, "unique": unique, "delay": delay, "run_at": run_at, "parent": parent, **fields}
-        submission = prepare(operation, payload, command=command, **given)
-        self.record([submission], command=command)
-        return submission.job.state.id
+        job = prepare(
+            operation, payload, id=id, unique=unique, delay=delay, run_at=run_at, parent=parent,
+            command=command, **fields,
+        )  # fmt: skip
+        self.record([job], command=command)
+        return job.id
 
     def submit_many(
         self, submissions: Iterable[Mapping[str, Any]], *, command: str | None = None
@@ -137,7 +136,7 @@ class Jobs:
         appends, alone = list[Append](), True
         for one in submissions:
             appends.append(one.append)
-            alone = alone and one.key is None and one.job.state.parent is None
+            alone = alone and one.created.dedup_key is None and one.created.parent is None
         appends += others
         if alone:
             return self.ledger.append_all(appends, command=command)
@@ -168,10 +167,12 @@ class Jobs:
     def _keys(self, submissions: Sequence[Submission], repeated: bool) -> list[Append]:
         appends: list[Append] = []
         taken: dict[str, str] = {}
-        for id, key in ((one.id, one.key) for one in submissions if one.key is not None):
-            if taken.setdefault(key, id) != id:
+        for one in submissions:
+            if (key := one.created.dedup_key) is None:
+                continue
+            if taken.setdefault(key, one.id) != one.id:
                 raise DuplicateJob(key, taken[key])
-            appends += self._take(key, id, repeated)
+            appends += self._take(key, one.id, repeated)
         return appends
 
     def _take(self, key: str, id: str, repeated: bool = False) -> list[Append]:
@@ -197,8 +198,8 @@ class Jobs:
         """
         children: dict[str, list[str]] = {}
         for one in submissions:
-            if one.job.state.parent is not None:
-                children.setdefault(one.job.state.parent, []).append(one.id)
+            if one.created.parent is not None:
+                children.setdefault(one.created.parent, []).append(one.id)
         return [self._parent(parent, ids, opened) for parent, ids in children.items()]
 
     def _parent(self, id: str, children: Sequence[str], opened: set[str]) -> Append:
@@ -430,31 +431,38 @@ def prepare(
     if wrong := {"dedup_key", "delay_seconds"} & fields.keys():
         raise BadInput(f"{', '.join(sorted(wrong))}: a job is given `unique`, and `delay`")
     given = plain("payload", payload)
-    key = None if unique is False else key_of(operation, given, unique)
-    if id is None and command is not None:
-        id = uuid5(COMMANDS, command)
-    job = OpenJob(checked_id(id))
-    job.create(
-        operation, payload=given, meta=plain("meta", fields.pop("meta", None)), dedup_key=key,
-        delay_seconds=0.0 if delay is None else seconds_of(delay),
-        run_at=None if run_at is None else moment(run_at),
+    created = job_created(
+        operation, payload=given, meta=plain("meta", fields.pop("meta", None)),
+        dedup_key=key_of(operation, given, unique), delay_seconds=delay, run_at=run_at,
         parent=None if parent is None else checked_id(parent), **fields,
     )  # fmt: skip
-    return Submission(job, append_of(job), key)
+    if id is None and command is not None:
+        id = uuid5(COMMANDS, command)
+    return _submission(checked_id(id), created)
 
 
-def job_within(operation: str, payload: Mapping[str, Any] | None = None, **fields: Any) -> OpenJob:
+def _submission(id: str, created: JobCreated) -> Submission:
+    """A new job with its first fact, and with its state for the head."""
+    state = evolve(OpenJob.initial(id), created, Pending.clock())
+    append = Append(
+        OpenJob.name_of(id), [body_of(created)], NEW, state.status, dump(state),
+        state_schema=OpenJob.state_schema(),
+    )  # fmt: skip
+    return Submission(id, created, append)
+
+
+def job_within(operation: str, payload: Mapping[str, Any] | None = None, **fields: Any) -> Submission:
     """A job to record together with other facts, from the arguments of `submit`; it cannot be unique.
 
     Raises BadInput.
     """
-    submission = prepare(operation, payload, **fields)
-    if submission.key is not None:
+    job = prepare(operation, payload, **fields)
+    if job.created.dedup_key is not None:
         raise BadInput(
             "a job that is recorded with the outcome of an operation cannot be unique: its key may be taken, "
             "and the outcome would be lost; submit it with `Jobs(session.ledger)`"
         )
-    return submission.job
+    return job
 
 
 def key_of(operation: str, payload: Mapping[str, Any], unique: object) -> str | None:

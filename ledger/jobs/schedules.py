@@ -61,7 +61,7 @@ class Schedules:
         cron = checked_cron(cron, timezone, self.clock())
         made = prepare(operation, payload, queue=queue, unique=unique, **fields)
         fact = {
-            "cron": cron, "timezone": timezone, "operation": operation, "queue": made.job.state.queue,
+            "cron": cron, "timezone": timezone, "operation": operation, "queue": made.created.queue,
             "payload": plain("payload", payload), "fields": plain("fields", fields),
             "catch_up": CatchUp(catch_up), "overlap": bool(overlap), "unique": unique,
         }  # fmt: skip

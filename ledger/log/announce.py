@@ -81,10 +81,12 @@ class FirstAppends:
         for append in appends:
             for body in append.events:
                 if body.topic not in seen:
-                    return self._announce({one.topic for each in appends for one in each.events} - seen)
+                    return self.announce_topics({one.topic for each in appends for one in each.events})
         return None
 
-    def _announce(self, new: set[str]) -> None:
+    def announce_topics(self, topics: set[str]) -> None:
+        """Announce the domains of topics that are new here; a topic of no domain alone."""
+        new = topics - self.seen
         kinds = {topic: KNOWN.events[topic] for topic in new if topic in KNOWN.events}
         domains = {domain_of(kind) for kind in kinds.values()} - {OTHERS}
         single = {

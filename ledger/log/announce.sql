@@ -1,4 +1,4 @@
--- What domains announce to the ledger: the statuses of topics, the sets, and the levels of trees of streams.
+-- What domains announce to the ledger: the statuses of topics, and the sets.
 
 -- name: announce
 -- Announce what domains declare; returns the topics and categories that are new.

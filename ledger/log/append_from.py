@@ -37,6 +37,7 @@ def _call(schema: str) -> tuple[bytes, bytes]:
 class Choices(NamedTuple):
     """The event to append for each status of a stream, as parameters of the function `append_from`."""
 
+    topic: str
     statuses: tuple[str, ...]
     values: tuple[bytes | None, ...]
 
@@ -64,7 +65,7 @@ class Choices(NamedTuple):
         choices = ",".join(f"{encode_basestring_ascii(was)}:{text}" for was, text in texts.items())
         first = "" if "" in texts else initial
         values = (str(kind.state_schema()), first, f"{{{choices}}}", topic, str(schema), status)
-        return cls(tuple(texts), tuple(None if value is None else value.encode() for value in values))
+        return cls(topic, tuple(texts), tuple(None if value is None else value.encode() for value in values))
 
 
 def _after(kind: type[Stream[Any, Any]], state: Any, event: Event) -> str:

@@ -201,6 +201,8 @@ class Ledger:
         """
         if CALLBACKS.stack and (around := callback_transaction(self)) is not None:
             around.refuse_held([stream])
+        if choices.topic not in self.first_appends.seen:
+            self.first_appends.announce_topics({choices.topic})
         given = self.meta(**meta)
         send = partial(
             send_from, schema=self.schema, stream=stream, choices=choices, meta=given.text or given.body()

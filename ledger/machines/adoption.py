@@ -18,10 +18,8 @@ from typing import Any, Final
 from ..domain import canonical_json
 from ..domain.frozen import FrozenDict, frozen
 from ..domain.known import KNOWN
-from ..domain.topics import TopicStatus
 from ..errors import BadInput, BadTable, StreamConflict
 from ..log import read
-from ..log.announce import announce_statuses
 from ..log.append import Append, append_of, digest_of
 from ..log.dsn import resolve
 from ..log.ledger import Ledger
@@ -119,7 +117,7 @@ def _known(machine: str | type[Machine]) -> tuple[type[Machine] | None, type[Mac
     BadName.
     """
     known = KNOWN.machines.get(machine) if isinstance(machine, str) else machine
-    return known, known.streams() if known else stream_of(str(machine), __name__)
+    return known, known.streams() if known else stream_of(str(machine))
 
 
 def _initial(
@@ -130,7 +128,7 @@ def _initial(
     """
     if machine is not None:
         if not dry_run:
-            declare(ledger, machine.name, kind.MOVED.topic, machine.definition)
+            declare(ledger, machine.name, machine.definition)
         return machine.initial_state
     return ledger.load(MachineDefinition, kind.CATEGORY).state.initial_state
 
@@ -150,8 +148,6 @@ class _Adopting:
         """Adopt all rows, piece by piece; only one piece is in memory. Raises BadInput."""
         if batch < 1:
             raise BadInput(f"a batch of {batch} moves must be 1 or more")
-        if not self.dry_run:
-            announce_statuses(self.ledger, {self.kind.MOVED.topic: TopicStatus(field="to_state")})
         done = 0
         for piece in self._pieces(rows, batch):
             self._take(piece)

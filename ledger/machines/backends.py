@@ -150,7 +150,7 @@ class LedgerBackend(_Recorded):
     is_alone = True
 
     def number(self, machine: str, definition: Definition) -> int:
-        return declare(self._ledger, machine, self._kind.MOVED.topic, definition)
+        return declare(self._ledger, machine, definition)
 
     def load(self) -> MachineStream:
         return self._ledger.load(self._kind, *self._key)
@@ -172,6 +172,7 @@ class LedgerBackend(_Recorded):
 
     def _record_inside(self, stream: MachineStream, calls: Calls, **meta: Any) -> Transition:
         """Record a move with callbacks in one transaction. The locks are held from the append on."""
+        self._ledger.first_appends.announce_topics({self._kind.MOVED.topic})
         around = CallbackTransaction(self._ledger)
         try:
             with self._ledger.pool.connection() as around.connection:
@@ -216,7 +217,7 @@ class CallbackBackend(_Recorded):
         with ledger_errors():
             number = declare_inside(self._connection, self._ledger, machine, topic, definition)
         if self._around.joined is None:
-            self._around.waiting.append(partial(_remember, self._ledger, machine, topic, definition))
+            self._around.waiting.append(partial(_remember, self._ledger, machine, definition))
         return number
 
     def load(self) -> MachineStream:
@@ -290,10 +291,10 @@ class CallbackBackend(_Recorded):
             act()
 
 
-def _remember(ledger: Ledger, machine: str, topic: str, definition: Definition) -> None:
+def _remember(ledger: Ledger, machine: str, definition: Definition) -> None:
     """Look up the number again after the commit: a savepoint may have been rolled back."""
     with suppress(LedgerError):
-        declare(ledger, machine, topic, definition)
+        declare(ledger, machine, definition)
 
 
 class JoinedBackend(_Recorded):
@@ -312,7 +313,7 @@ class JoinedBackend(_Recorded):
         return around if around is not None and around.joined is self._joined else None
 
     def number(self, machine: str, definition: Definition) -> int:
-        return declare(self._joined.ledger, machine, self._kind.MOVED.topic, definition)
+        return declare(self._joined.ledger, machine, definition)
 
     def load(self) -> MachineStream:
         """A copy of the block's stream: a move counts only after its `before` callbacks have passed."""

@@ -24,7 +24,7 @@ from ..domain.moves import Moves
 from ..domain.stream import Stream
 from ..domain.topics import TopicStatus
 from ..log import read
-from ..log.announce import announce_statuses, announce_statuses_on
+from ..log.announce import announce_statuses_on
 from ..log.append import append_of, send
 from ..log.ledger import Ledger
 from ..log.pool import Connection
@@ -124,14 +124,13 @@ def _callback(callback: Callback) -> Mapping[str, Any]:
     )
 
 
-def declare(ledger: Ledger, name: str, topic: str, definition: Definition) -> int:
+def declare(ledger: Ledger, name: str, definition: Definition) -> int:
     """The number of a definition in a ledger. It is recorded unless it is the last one; once a process.
 
     Needs the writer's role. Raises NoPermission, ServerUnavailable.
     """
     numbers = definition.numbers.setdefault(ledger, {})
     if name not in numbers:
-        announce_statuses(ledger, {topic: TopicStatus(field="to_state")})
         load = partial(ledger.load, MachineDefinition, name)
         numbers[name] = _numbered(recorded_as(definition), load, ledger.commit)
     return numbers[name]

@@ -126,7 +126,7 @@ def _made(
 ) -> tuple[Replayed, list[Append]]:
     """Decide the moves of a piece; returns the result and the appends."""
     kind = machine.streams()
-    number = declare(ledger, machine.name, kind.MOVED.topic, machine.definition)
+    number = declare(ledger, machine.name, machine.definition)
     streams = {stream.name: stream for stream in ledger.load_each(kind(*one.key) for one in piece.values())}
     made, appends = Replayed(), []
     for name, one in piece.items():

@@ -153,8 +153,12 @@ def checked_machine(name: Any) -> str:
 LONGEST_NAME: Final = 100
 
 
-def _stream_of(name: str, module: str) -> type[MachineStream]:
-    """The stream class of a machine; all its definitions in this process share it."""
+def _stream_of(name: str, module: str = "__main__") -> type[MachineStream]:
+    """The stream class of a machine; all its definitions in this process share it.
+
+    module: declares the machine; by default none: then the class belongs to no domain, and no other process
+    can import it.
+    """
     checked_machine(name)
     title = "".join(word.title() for word in re.split(r"[._]", name))
     moved = KNOWN.events.get(f"{name}.moved")
@@ -170,5 +174,5 @@ def _stream_of(name: str, module: str) -> type[MachineStream]:
     return type(f"{title}Stream", (MachineStream,), parts)
 
 
-# A plain callable to the type checker; the module is what a process that folds beside this one imports.
-stream_of: Callable[[str, str], type[MachineStream]] = cache(_stream_of)
+# A plain callable to the type checker.
+stream_of: Callable[..., type[MachineStream]] = cache(_stream_of)

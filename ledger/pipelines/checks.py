@@ -20,6 +20,7 @@ from .item import Item, OpenItem, falling
 
 WORDS: Final = {field.name for field in dataclasses.fields(Facts)} - {"flags"}
 """The last words of the topics that every level may have."""
+LONGEST_NAME: Final = 30
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _WORD = re.compile(r"\w+")
 _MUTABLE = (MutableMapping, MutableSequence, MutableSet)
@@ -46,6 +47,8 @@ def check(pipeline: Any) -> None:
 
 def _wrong(pipeline: Any) -> Iterator[str]:
     yield from _wrong_name("the name of a pipeline", pipeline.name)
+    if isinstance(pipeline.name, str) and len(pipeline.name) > LONGEST_NAME:
+        yield f"the name of a pipeline has at most {LONGEST_NAME} characters, because it names tables"
     if not pipeline.levels:
         yield f"{pipeline.name}: a pipeline has one level at least, the project's"
     names = [level.name for level in pipeline.levels]

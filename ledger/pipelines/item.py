@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -185,8 +185,10 @@ def _plain(value: Any) -> Any:
             return {str(key): _plain(item) for key, item in value.items()}
         case datetime():
             return value.isoformat()
+        case Claim():
+            return value.milestone
         case tuple():
-            return [claim.milestone for claim in value]
+            return [_plain(item) for item in value]
         case _:
             return value
 
@@ -315,13 +317,19 @@ def _ended(item: Item, *milestones: str | None) -> dict[str, Any]:
 
 def _born(item: I, event: Created, at: datetime) -> I:
     """A new incarnation: it keeps only the ids, the count of incarnations and the numbers of the claims."""
-    blank: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(Item)}
-    blank |= dict.fromkeys(flags_of(type(item)), False) | dict.fromkeys(totals_of(type(item)))
+    kind: Any = type(item)  # the type checker does not treat every class as hashable
+    blank = {**_unborn(kind), "status": Status.PENDING, "created_at": at, "updated_at": at}
+    blank |= {"under": event.under, "incarnation": item.incarnation + 1, "claims": item.claims}
     if isinstance(event, ProjectCreated):
         blank["project_name"] = event.project_name
-    born = {"status": Status.PENDING, "created_at": at, "updated_at": at, "under": event.under}
-    kept = {"incarnation": item.incarnation + 1, "claims": item.claims}
-    return changed(item, **blank | born | kept)
+    return changed(item, **blank)
+
+
+@cache
+def _unborn(kind: Any) -> Mapping[str, Any]:
+    """The values of all fields that a new incarnation does not keep."""
+    blank: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(Item)}
+    return FrozenDict(blank | dict.fromkeys(flags_of(kind), False) | dict.fromkeys(totals_of(kind)))
 
 
 # The numbers of a state, its ids and totals, are checked in `__new__`, when a caller makes one. Loading a

@@ -3,9 +3,9 @@ A pipeline is one value: its levels. Everything else follows from them.
 
 A pipeline creates, as names of the module that declares it, for each level an ident (`ScenesTileId`), a
 frozen view (`ScenesTileStateView`), the open item (`ScenesTileState`) and the facts
-(`ScenesTileCompleted`); also the readiness of levels, the sets that progress counts, the external names, the
-commands `pledger scenes …` and the reports. `service_of(SCENES)` makes the service, and stub.py the types of
-all this for type checkers.
+(`ScenesTileCompleted`); also the readiness of levels, the sets that progress counts, the view `scenes_items`,
+the external names, the commands `pledger scenes …` and the reports. `service_of(SCENES)` makes the service,
+and stub.py the types of all this for type checkers.
 
 A pipeline that cannot work is refused as a whole, with a sentence. It can be declared again.
 """
@@ -21,33 +21,20 @@ from itertools import pairwise
 from types import new_class
 from typing import Any, Final, overload
 
+from ..domain.barrier import Barrier, Outcome
 from ..domain.domain import Domain
 from ..domain.known import KNOWN
-from ..domain.level import Fact
-from ..domain.level import Level as AnnouncedLevel
 from ..domain.names import checked_id
 from ..domain.sets import Total as TotalOfSet
 from ..domain.sets import UnitSet
 from .checks import check
 from .declaration import Every, Level, Report, Total
 from .facts import (
-    Completed,
-    Created,
-    Deleted,
-    Entered,
     Facts,
-    Failed,
-    FlagSet,
-    ItemFact,
-    Left,
-    MadePending,
-    Planned,
-    Reset,
-    Started,
     Status,
 )
 from .ident import Ident
-from .item import Item, OpenItem, below, children_name, fields_of, flag, flags_of, named, total, totals_of
+from .item import Item, OpenItem, below, flag, named, total
 from .readiness import BecameReady, Gate, OpenReadiness
 
 PIPELINES: Final[dict[str, Pipeline]] = {}
@@ -146,15 +133,10 @@ class Pipeline(Sequence[type[OpenItem[Any]]]):
         return Report(title, key, (self.leaf.name, "processing", "flags"), of.name)
 
     def _declare(self) -> None:
-        """Register the pipeline in this process, which announces its sets and levels to ledgers."""
+        """Register the pipeline in this process, which announces its sets to ledgers."""
         PIPELINES[self.name] = self
         domain = next((one for one in KNOWN.domains.values() if one.packages == (self.module,)), None)
-        domain = domain or Domain(self.name, self.module, views=("projections.pipelines.items",))
-        domain.count(*_sets(self))
-        above = None
-        for kind in self.kinds:
-            domain.levels[kind.CATEGORY] = level_of(kind, above)
-            above = kind.CATEGORY
+        (domain or Domain(self.name, self.module)).count(*_sets(self))
 
 
 # Its classes
@@ -388,18 +370,11 @@ def _asking(every: Every, child: Level) -> Callable[[Any, int | None], bool]:
     numbered = child.parent_of is None
 
     def ask(item: Any, expected: int | None) -> bool:
-        children = getattr(item, child.plural)
         wanted = checked_id("the total", 0 if expected is None and not numbered else expected)  # type: ignore[arg-type]
-        if numbered:
-            found = all(
-                (one := children.get(i)) is not None and getattr(one, every.quality)
-                for i in range(1, wanted + 1)
-            )
-        else:
-            found = len(children) >= (wanted or unplanned or 0) and all(
-                getattr(one, every.quality) for one in children.values()
-            )
-        return found and (len(children) > 0 or not every.some)
+        children = Barrier[int](wanted if numbered else wanted or unplanned or 0, numbered=numbered)
+        for child_id, one in getattr(item, child.plural).items():
+            children.note(child_id, Outcome.DONE if getattr(one, every.quality) else Outcome.WAITING)
+        return children.complete and (len(children) > 0 or not every.some)
 
     return ask
 
@@ -467,45 +442,3 @@ def _total(project: Facts, planned: Total) -> TotalOfSet:
     """Where the log holds a planned total."""
     topics = project.planned.topic, project.created.topic
     return TotalOfSet(topics[0], ("totals", planned.name), 1, topics[1], planned.unplanned)
-
-
-_WORDS: Final[dict[type[ItemFact], str]] = {
-    Created: "created",
-    Started: "started",
-    Completed: "completed",
-    Failed: "failed",
-    MadePending: "pending",
-    Deleted: "deleted",
-    FlagSet: "flag",
-    Reset: "reset",
-    Entered: "entered",
-    Left: "left",
-    Planned: "planned",
-    ItemFact: "touched",
-}
-# The kinds that `evolve` of item.py distinguishes; any other fact has the effect of a touch.
-
-
-def level_of(kind: type[OpenItem[Any]], parent: str | None) -> AnnouncedLevel:
-    """The description of a level for views. Its own facts are those whose topics begin with its category."""
-    shown = fields_of(kind.STATE)
-    return AnnouncedLevel(
-        parent=parent,
-        children=children_name(kind.STATE),
-        named="project_name" in shown,
-        ids=kind.IDENT.fields()[1:],
-        flags=frozenset(flags_of(kind.STATE)),
-        totals=frozenset(totals_of(kind.STATE)),
-        facts={
-            topic: fact_of(event)
-            for topic, event in KNOWN.events.items()
-            if topic.rpartition(".")[0] == kind.CATEGORY and issubclass(event, ItemFact)
-        },
-    )
-
-
-def fact_of(event: type[ItemFact]) -> Fact:
-    """The effect of an event of this class."""
-    word = next(word for shape, word in _WORDS.items() if issubclass(event, shape))
-    name = event.flag if issubclass(event, FlagSet) else None
-    return Fact(word, name, None if event.to is None else event.to.value)

@@ -244,6 +244,8 @@ class StateService:
 
         Also whether the id of a parent was computed because the caller gave none.
         """
+        if type(given) is kind.IDENT and {*ids.values()} <= {None}:  # mostly
+            return given, False
         if isinstance(given, Ident) or not ids:
             return kind.IDENT.of(given, ids), False
         filled, computed, levels = dict(ids), False, self.LEVELS.levels[1 : len(ids) + 1]

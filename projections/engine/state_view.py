@@ -29,6 +29,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, ClassVar, Final, LiteralString
 
+from ledger import LedgerError
 from ledger.domain.canonical_json import digest
 from ledger.domain.names import split_name
 from ledger.domain.state import dump, load
@@ -134,7 +135,10 @@ class StateView(View):
             if base is None and not born:
                 continue
             kind = kinds[stream.partition("/")[0]]
-            opened = kind(*split_name(stream)[1])
+            try:
+                opened = kind(*split_name(stream)[1])
+            except (LedgerError, TypeError, ValueError):
+                continue  # the name is no key of this kind
             if base is not None:
                 opened.restore(load(kind.STATE, base), base_version)
             for _, _, _, topic, schema, data, at, *_ in events:

@@ -4,6 +4,5 @@
 -- The given topics that no domain declared and no event has.
 SELECT t.topic FROM unnest(%(topics)s::text[]) t (topic)
  WHERE NOT EXISTS (SELECT 1 FROM {schema}.topic_statuses m WHERE m.topic = t.topic)
-   AND NOT EXISTS (SELECT 1 FROM {schema}.level_facts f WHERE f.topic = t.topic)
    AND NOT EXISTS (SELECT 1 FROM {schema}.events e WHERE e.topic = t.topic)
  ORDER BY t.topic;

@@ -174,7 +174,7 @@ class NestedMovesContract:
             made.append(move.number)
             go("submitted", Calls(after=[move_on]))(kept.anew())
 
-        with pytest.raises(Refused, match="look for a circle of callbacks"), kept.acting() as keeper:
+        with pytest.raises(Refused, match="look for a cycle of callbacks"), kept.acting() as keeper:
             go("submitted", Calls(after=[move_on]))(keeper)
         assert len(made) in (DEEPEST, DEEPEST + 1)
         assert kept.history() == []

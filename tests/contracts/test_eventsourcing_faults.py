@@ -219,7 +219,7 @@ def test_a_writer_reads_and_keeps_tracking_but_has_no_other_way_to_the_log(
         "  FROM information_schema.role_table_grants"
         " WHERE table_schema = 'ledger_stored' AND grantee = 'ledger_stored_writer' GROUP BY 1 ORDER BY 1"
     ).fetchall()
-    declared = [(name, "SELECT") for name in ("level_facts", "levels", "sets", "topic_statuses")]
+    declared = [(name, "SELECT") for name in ("sets", "topic_statuses")]
     workers = [(name, "DELETE INSERT SELECT UPDATE") for name in ("elections", "leases", "rates", "workers")]
     kept = [("snapshots", "INSERT"), ("tracking", "INSERT SELECT UPDATE")]
     assert rights == sorted([*declared, *workers, *kept])

@@ -31,4 +31,4 @@ SEEN_ONCE = KNOWN.views.pop("seen_once")
 
 def watched() -> list[View]:
     """The views that are kept while this and that is killed."""
-    return [*views_named(("activity", "in_state", "items", "progress")), SEEN_ONCE]
+    return [*views_named(("activity", "in_state", "lsm_items", "progress")), SEEN_ONCE]

@@ -134,7 +134,7 @@ def test_a_ledger_is_restored_as_the_page_says_and_goes_on(
     assert [text for command, text in said.items() if command.endswith(" init")] != []
     assert any("no difference" in text for command, text in said.items() if command.endswith(" verify"))
     assert views_of(there) == views_of(dsn)
-    assert set(views_of(there)) >= {"in_state", "items", "jobs", "work"}
+    assert set(views_of(there)) >= {"in_state", "jobs", "lsm_items", "work"}
 
     way = make_conninfo(there, user="pipeline", password="choose one")
     with ledger.connect(way) as restored:
@@ -145,7 +145,7 @@ def test_a_ledger_is_restored_as_the_page_says_and_goes_on(
         seen = "SELECT status FROM ledger_views.in_state WHERE stream = 'lsm.strip/mouse/1/1/4'"
         with psycopg.connect(way) as reader:
             assert reader.execute(seen).fetchall() == [("completed",)], "appends keep it as before"
-        assert Projector(restored).catch_up()["items"] == restored.bound()
+        assert Projector(restored).catch_up()["lsm_items"] == restored.bound()
     assert "no difference" in shell('pledger --dsn "$NEW" verify', NEW=way)
 
 

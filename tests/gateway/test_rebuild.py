@@ -10,6 +10,7 @@ import pytest
 
 from gateway.cli.errors import Code
 from ledger import Ledger
+from ledger.pipelines import PIPELINES
 from projections import Projector, views_named
 from projections.verify import rebuild_heads
 from tests.gateway.conftest import Ended
@@ -18,7 +19,8 @@ from tests.views.views_of_tests import Declare, declare  # noqa: F401  a fixture
 
 Pledger = Callable[..., Ended]
 Connection = psycopg.Connection[Any]
-VIEWS = ["activity", "in_state", "items", "jobs", "progress", "work"]
+VIEWS = sorted(["activity", "in_state", "jobs", "progress", "work", *(f"{name}_items" for name in PIPELINES)])
+"""Those of this package, and of the pipelines that tests declare."""
 
 
 def test_everything_is_rebuilt_and_told(pledger: Pledger, log: Ledger, connection: Connection) -> None:

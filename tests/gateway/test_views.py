@@ -17,6 +17,7 @@ import pytest
 from gateway.cli.errors import Code
 from ledger import Ledger
 from ledger.domain.known import KNOWN
+from ledger.pipelines import PIPELINES
 from projections.shipped import load
 from tests.gateway.conftest import ROOT, Ended, eventually
 from tests.lamp import LampBroke, LampMade, LampRead
@@ -25,7 +26,10 @@ Pledger = Callable[..., Ended]
 Start = Callable[..., subprocess.Popen[str]]
 Connection = psycopg.Connection[Any]
 MODULE = "tests.gateway.viewed"
-SHIPPED = ["activity", "in_state", "items", "jobs", "progress", "work"]
+SHIPPED = sorted(
+    ["activity", "in_state", "jobs", "progress", "work", *(f"{name}_items" for name in PIPELINES)]
+)
+"""Those of this package, and of the pipelines that tests declare."""
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,9 @@ from ledger.domain.sets import UnitSet
 from ledger.domain.topics import TopicStatus
 from ledger.jobs import Jobs
 from ledger.log.announce import announce, announce_statuses, announced_statuses
-from tests.lamp import LampMade, LampRead, OpenLamp
+from ledger.log.append_from import Choices
+from tests.lamp import Lamp, LampBroke, LampMade, LampRead, OpenLamp
+from tests.lamp import Status as Made
 
 
 class Status(StrEnum):
@@ -47,6 +49,14 @@ def test_a_join_declares_too(log: Ledger, connection: psycopg.Connection[Any]) -
     with log.transaction(connection) as joined:
         joined.append("book/1", Bought())
     assert set(announced(log)) == {"first_append.bought"}
+
+
+def test_an_append_by_status_announces_too(log: Ledger, dsn: str) -> None:
+    with log.open(OpenLamp, "a") as lamp:
+        lamp.make()
+    with ledger.connect(dsn, actor="another process") as other:
+        assert other.append_from("lamp/a", Choices.of(OpenLamp, {Lamp(Made.MADE): LampBroke()})) is not None
+    assert set(announced(log)) == {"lamp.made", "lamp.broke"}
 
 
 def test_the_domains_of_the_ledger_cost_no_call(log: Ledger) -> None:

@@ -10,7 +10,9 @@ import psycopg
 import pytest
 
 from ledger import BadInput, Ledger
+from ledger.domain.domain import OTHERS, domain_of
 from ledger.domain.known import KNOWN
+from ledger.log.announce import announced_statuses
 from projections.engine.projector import Projector
 from projections.views.in_state import InState
 from tests.machines.desk import INSERT, NOON, Connection, Desk, Parcel
@@ -159,6 +161,15 @@ def test_without_times_and_marks(desk: Desk) -> None:
     columns = {"created_at": None, "most_recent": ""}
     assert desk.adopt(Parcel, table="public.moves", parent="p", columns=columns).recorded == 2
     assert [move.claimed_at for move in Parcel(desk.log, 1).history()] == [None, None]
+
+
+def test_a_machine_that_is_only_adopted_is_no_shipped_domain(desk: Desk, log: Ledger) -> None:
+    """Else its topic would belong to this package for ever, and its first append would not announce it."""
+    desk.write("7", ("sent", 1))
+    desk.adopt("never_imported")
+    assert domain_of(KNOWN.streams["never_imported"]) is OTHERS
+    with log.reader() as connection:
+        assert announced_statuses(connection, log.schema)["never_imported.moved"].field == "to_state"
 
 
 def test_the_table_may_lie_elsewhere(desk: Desk, dsn: str) -> None:

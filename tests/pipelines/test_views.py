@@ -15,6 +15,8 @@ import pytest
 from ledger import BadName
 from ledger.domain.frozen import FrozenDict
 from ledger.pipelines import (
+    Claim,
+    Item,
     LSMChannelStateView,
     LSMProjectStateView,
     LSMSliceStateView,
@@ -175,3 +177,15 @@ def test_a_view_as_plain_values_is_json(project: LSMProjectStateView) -> None:
         "compressed": False,
         "uploaded": False,
     }
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Noted(Item):
+    """A view with a field of a user's own."""
+
+    notes: tuple[str, ...] = ()
+
+
+def test_a_field_of_ones_own_may_be_a_tuple() -> None:
+    noted = Noted(notes=("sharp",), under_way=(Claim("uploaded", 3),)).to_dict()
+    assert (noted["notes"], noted["under_way"]) == (["sharp"], ["uploaded"])

@@ -62,7 +62,7 @@ def test_all_shipped_views_are_what_a_follower_showed_at_the_position(
     assert {table: rows(connection, past.schema, table) for table in tables} == shown != now
     assert {table: rows(connection, "ledger_views", table) for table in tables} == now
     connection.execute(f"SET search_path TO {past.schema}")
-    ((tree,),) = connection.execute("SELECT project_tree('lsm.project', 'brain')").fetchall()
+    ((tree,),) = connection.execute("SELECT lsm_tree('brain')").fetchall()
     assert tree is not None
 
 

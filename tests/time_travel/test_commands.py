@@ -26,7 +26,7 @@ def test_a_past_is_made_listed_and_dropped(log: Ledger, connection: Connection, 
 
     (told,) = pledger("as-of", "make", "--at", "now", "--json").objects
     assert (told["position"], told["events"], told["streams"], told["beyond"]) == (6, 6, 3, True)
-    assert set(told["views"]) >= {"in_state", "progress", "items", "activity"}
+    assert set(told["views"]) >= {"in_state", "progress", "lsm_items", "activity"}
     (again,) = pledger("as-of", "make", "--position", "6", "--json").objects
     assert (again["new"], again["made_at"]) == (False, told["made_at"])
 
@@ -40,7 +40,7 @@ def test_a_past_is_made_listed_and_dropped(log: Ledger, connection: Connection, 
     assert pledger("as-of", "drop", "5").code == pledger("as-of", "drop", "6").code == Code.FINE
     assert pledger("as-of", "list").out == ""
     gone = pledger("as-of", "drop", "4")
-    assert (gone.code, gone.err) == (Code.NOT_FOUND, "pledger: the ledger as of 4 was not made\n")
+    assert (gone.code, gone.err) == (Code.NOT_FOUND, "pledger: there is no copy as of position 4\n")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from ledger import Ledger
 from ledger.domain.known import KNOWN
 from projections.engine.projector import Projector
-from projections.pipelines.items import Items
 from tests.pipelines.pipelines import LSM_PIPELINE, Pipeline, each_pipeline
 
 Connection = psycopg.Connection[Any]
@@ -20,7 +19,7 @@ Connection = psycopg.Connection[Any]
 
 @pytest.fixture
 def projector(log: Ledger) -> Projector:
-    return Projector(log, [KNOWN.views[Items.name]])
+    return Projector(log, [KNOWN.views["lsm_items"], KNOWN.views["psoct_items"]])
 
 
 def column(connection: Connection, text: str, *parameters: Any) -> list[Any]:
@@ -88,9 +87,7 @@ def test_a_tree_is_what_the_service_shows(
             projector.catch_up()
         view = service.store.peek(name, lambda view: view)
         for spelling in (name, name.lower().replace("_", "-")):
-            tree = column(
-                connection, "SELECT ledger_views.project_tree(%s, %s)", f"{pipeline.name}.project", spelling
-            )
+            tree = column(connection, f"SELECT ledger_views.{pipeline.name}_tree(%s)", spelling)
             assert tree == [view.to_dict()]
 
     law()
@@ -111,13 +108,13 @@ def test_what_another_created_below_a_deleted_parent_is_not_shown(
         pass
     projector.catch_up()
 
-    everything = "SELECT stream FROM ledger_views.items ORDER BY stream"
+    everything = "SELECT stream FROM ledger_views.lsm_items ORDER BY stream"
     assert len(column(connection, everything)) == 6
     assert column(connection, everything.replace("items", "shown_items")) == [
         "lsm.project/p",
         "lsm.slice/p/1",
     ]
-    tree = column(connection, "SELECT ledger_views.project_tree('lsm.project', 'p')")
+    tree = column(connection, "SELECT ledger_views.lsm_tree('p')")
     assert tree == [service.peek_project("p").to_dict()]
 
 
@@ -136,14 +133,14 @@ def test_claims_are_in_the_order_in_which_they_were_made_until_their_flag_is_set
             change(strip)
         projector.catch_up()
         ((tree, now),) = connection.execute(
-            "SELECT ledger_views.project_tree('lsm.project', 'p'), under_way FROM ledger_views.items"
+            "SELECT ledger_views.lsm_tree('p'), state -> 'under_way' FROM ledger_views.lsm_items"
             " WHERE category = 'lsm.strip'"
         ).fetchall()
         assert tree == service.peek_project("p").to_dict()
         seen.append(now)
-    assert seen == [{"uploaded": 1}, {"uploaded": 1, "archived": 2}, {"archived": 2}, {}]
+    assert seen == [[["uploaded", 1]], [["uploaded", 1], ["archived", 2]], [["archived", 2]], []]
 
 
 def test_of_no_project_there_is_no_tree(connection: Connection, projector: Projector) -> None:
     projector.catch_up()
-    assert column(connection, "SELECT ledger_views.project_tree('lsm.project', 'nobody')") == [None]
+    assert column(connection, "SELECT ledger_views.lsm_tree('nobody')") == [None]

@@ -143,6 +143,6 @@ def know_machine(log: Ledger, stream: str) -> None:
     if category in KNOWN.streams or log.head(MachineDefinition.name_of(category)) is None:
         return
     try:
-        stream_of(category, "ledger.machines")
+        stream_of(category)
     except BadName:
         return  # not a stream of a machine

@@ -53,24 +53,10 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT 'set', w.category
       FROM jsonb_populate_recordset(NULL::sets, p_parts -> 'sets') w LEFT JOIN sets s USING (category)
      WHERE s.category IS NULL OR (NOT p_only_new AND to_jsonb(s) - 'number' <> to_jsonb(w) - 'number')
-    UNION ALL
-    SELECT 'level', w.category
-      FROM jsonb_populate_recordset(NULL::levels, p_parts -> 'levels') w LEFT JOIN levels l USING (category)
-     WHERE l.category IS NULL OR NOT (l.flags @> w.flags AND l.totals @> w.totals)
-        OR (NOT p_only_new AND (l.parent, l.children, l.named, l.ids) IS DISTINCT FROM
-                               (w.parent, w.children, w.named, w.ids))
-    UNION
-    SELECT 'level', w ->> 'category'
-      FROM jsonb_array_elements(p_parts -> 'levels') w, jsonb_array_elements(w -> 'facts') e
-      LEFT JOIN level_facts f ON f.topic = e ->> 0
-     WHERE f.topic IS NULL
-        OR (NOT p_only_new AND (f.fact, f.flag, f.status) IS DISTINCT FROM (e ->> 1, e ->> 2, e ->> 3))
 $$;
 
 -- Announce what domains declare; returns the topics and categories that are news. p_parts: `topics`, each [topic, status,
--- field]; `sets`, rows of that table; `levels`, rows of that table with `facts`, each [topic, fact, flag, status].
--- p_only_new: what was announced before stays as it is. The parts of levels only grow; news of a level is news of the
--- topic that every such stream begins with, so that the copies of views fold its streams anew. One at a time, so that the
+-- field]; `sets`, rows of that table. p_only_new: earlier announcements are not changed. One at a time, so that the
 -- numbers of announcements ascend in the order in which they can be seen.
 CREATE OR REPLACE FUNCTION announce(p_parts jsonb, p_only_new boolean) RETURNS text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -78,7 +64,6 @@ DECLARE
     next   integer;
     topics text[];
     sets_  text[];
-    levels_ text[];
 BEGIN
     IF NOT EXISTS (SELECT FROM news_of(p_parts, p_only_new)) THEN
         RETURN '{}';
@@ -86,9 +71,8 @@ BEGIN
     LOCK TABLE topic_statuses IN SHARE ROW EXCLUSIVE MODE;
     next := last_announced() + 1;
     SELECT array_agg(name ORDER BY name) FILTER (WHERE part = 'topic'),
-           array_agg(name ORDER BY name) FILTER (WHERE part = 'set'),
-           array_agg(name ORDER BY name) FILTER (WHERE part = 'level')
-      INTO topics, sets_, levels_ FROM news_of(p_parts, p_only_new);
+           array_agg(name ORDER BY name) FILTER (WHERE part = 'set')
+      INTO topics, sets_ FROM news_of(p_parts, p_only_new);
 
     INSERT INTO topic_statuses (number, topic, status, field)
     SELECT next, t ->> 0, t ->> 1, t ->> 2 FROM jsonb_array_elements(p_parts -> 'topics') t WHERE t ->> 0 = ANY (topics)
@@ -99,27 +83,7 @@ BEGIN
     SELECT (jsonb_populate_record(NULL::sets, s || jsonb_build_object('number', next))).*
       FROM jsonb_array_elements(p_parts -> 'sets') s WHERE s ->> 'category' = ANY (sets_);
 
-    INSERT INTO levels AS l
-    SELECT w.* FROM jsonb_populate_recordset(NULL::levels, p_parts -> 'levels') w WHERE w.category = ANY (levels_)
-    ON CONFLICT (category) DO UPDATE
-       SET parent = CASE WHEN p_only_new THEN l.parent ELSE excluded.parent END,
-           children = CASE WHEN p_only_new THEN l.children ELSE excluded.children END,
-           named = CASE WHEN p_only_new THEN l.named ELSE excluded.named END,
-           ids = CASE WHEN p_only_new THEN l.ids ELSE excluded.ids END,
-           flags = ARRAY(SELECT DISTINCT unnest(l.flags || excluded.flags) ORDER BY 1),
-           totals = ARRAY(SELECT DISTINCT unnest(l.totals || excluded.totals) ORDER BY 1);
-    INSERT INTO level_facts AS f (topic, fact, flag, status)
-    SELECT e ->> 0, e ->> 1, e ->> 2, e ->> 3
-      FROM jsonb_array_elements(p_parts -> 'levels') w, jsonb_array_elements(w -> 'facts') e
-     WHERE w ->> 'category' = ANY (levels_)
-    ON CONFLICT (topic) DO UPDATE SET fact = excluded.fact, flag = excluded.flag, status = excluded.status
-     WHERE NOT p_only_new;
-    INSERT INTO topic_statuses (number, topic, status)
-    SELECT next, e ->> 0, e ->> 3
-      FROM jsonb_array_elements(p_parts -> 'levels') w, jsonb_array_elements(w -> 'facts') e
-     WHERE w ->> 'category' = ANY (levels_) AND e ->> 1 = 'created'
-    ON CONFLICT (topic) DO UPDATE SET status = excluded.status, field = NULL, number = excluded.number;
-    RETURN ARRAY(SELECT unnest(topics || sets_ || levels_) ORDER BY 1);
+    RETURN ARRAY(SELECT unnest(topics || sets_) ORDER BY 1);
 END $$;
 
 -- A part of a stream's key as it was given: `%2F` is `/`, and so on. Plain, so that statements can take it in.

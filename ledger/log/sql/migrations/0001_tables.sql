@@ -156,30 +156,6 @@ CREATE TABLE sets (
     total_reset     text    COLLATE "C"
 );
 
--- The levels of domains whose streams form trees (a project, its slices, …), as processes that import such a
--- domain announced them. parent: the level above, null for the project's. ids: the names of the parts of a
--- key after the project, as in the state; children: the name of the state's field with the level below;
--- named: whether the state contains the project's name.
-CREATE TABLE levels (
-    named    boolean NOT NULL,
-    category text    COLLATE "C" PRIMARY KEY,
-    parent   text    COLLATE "C",
-    children text    COLLATE "C",
-    ids      text[]  COLLATE "C" NOT NULL,
-    flags    text[]  COLLATE "C" NOT NULL,
-    totals   text[]  COLLATE "C" NOT NULL
-);
-
--- The effect of a fact of such a stream, by its topic: a word that all levels share (`started`), or `flag`
--- with the flag that became true. status: the status that it leads to.
-CREATE TABLE level_facts (
-    topic  text COLLATE "C" PRIMARY KEY,
-    fact   text COLLATE "C" NOT NULL,
-    status text COLLATE "C",
-    flag   text COLLATE "C",
-    CONSTRAINT level_facts_flag CHECK ((fact = 'flag') = (flag IS NOT NULL))
-);
-
 -- The views: the copy that is read (`live`), the previous one (`kept`), and whether appends write it
 -- (`inline`). The tables of a view are in the schema of views. All of this is derived from the events.
 CREATE TABLE views (
