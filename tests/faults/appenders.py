@@ -19,8 +19,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +51,8 @@ from tests.lamp import LampRead
 ROOT = Path(__file__).parents[2]
 WRONG = 0.02
 """The share of appends that a deferred constraint refuses at their commit."""
+CROWD = 8
+"""Threads of one process that append at once."""
 
 
 class Switch(Machine, name="campaign_switch"):
@@ -92,22 +96,53 @@ class Appender:
         while not select.select([sys.stdin], [], [], 0)[0]:
             for _ in range(20):
                 self.step(self.random.choice(acts))
+            self.crowd()
         self.record.close()
 
-    def step(self, act: Any) -> None:
+    def step(self, act: Callable[[], list[Event]]) -> None:
         """One call, and what it said."""
         first = self.made
-        try:
-            said, events = "acknowledged", act()
-        except (Refused, LedgerBusy, psycopg.IntegrityError, psycopg.errors.TransactionRollback):
-            said, events = "refused", []
-        except (AppendUncertain, ServerUnavailable, psycopg.OperationalError):
-            said, events = "uncertain", []
-            self.versions.clear()
-        tried = list(range(first + 1, self.made + 1))
-        self.record.write(json.dumps([said, tried, events]) + "\n")
+        said, events = told(act)
+        self.record.write(json.dumps([said, [*range(first + 1, self.made + 1)], events]) + "\n")
         if said == "uncertain":
+            self.versions.clear()
             time.sleep(0.01)
+
+    def crowd(self) -> None:
+        """Threads append at once, so that their appends share commits: what each of them was told."""
+        makers = [self.exact_one, self.any_one, self.again_one]
+        tasks = []
+        for thread in range(CROWD):
+            appends = []
+            for maker in self.random.choices(makers, k=10):
+                append = self.append(self.shared(), self.random.choice([1, 1, 3]))
+                appends.append((maker, self.made, append))
+            tasks.append((f"own/{self.number}/crowd-{thread}", appends))
+        with ThreadPoolExecutor(CROWD) as threads:
+            for lines in threads.map(lambda task: self.work(*task), tasks):
+                self.record.writelines(json.dumps(line) + "\n" for line in lines)
+
+    def work(self, stream: str, appends: Sequence[tuple[Any, int, Append]]) -> list[list[Any]]:
+        """What one thread of the crowd was told of its appends, one after the other."""
+        lines: list[list[Any]] = []
+        for maker, number, append in appends:
+            said, events = told(partial(maker, stream, number, append))
+            lines.append([said, [number], events])
+        return lines
+
+    def exact_one(self, stream: str, _: int, append: Append) -> list[Event]:
+        version = 0
+        with suppress(StreamNotFound):
+            version = self.log.read(stream)[-1].version
+        append = append._replace(stream=stream, expected=Exact(version))
+        return self.seen([append], self.log.append_all([append]))
+
+    def any_one(self, _: str, __: int, append: Append) -> list[Event]:
+        return self.seen([append], self.log.append_all([append]))
+
+    def again_one(self, _: str, number: int, append: Append) -> list[Event]:
+        append = append._replace(stream=f"new/{self.number}/{number}", expected=NEW)
+        return self.repeated(append, f"{self.number}:{number}")
 
     # The ways to append
 
@@ -138,13 +173,14 @@ class Appender:
 
     def again(self) -> list[Event]:
         """Under a command id, repeated until it is acknowledged or refused."""
-        expected = self.random.choice([NEW, ANY])
+        expected: Expected = NEW if self.random.random() < 0.5 else ANY
         append = self.append(f"new/{self.number}/{self.made}", self.random.choice([1, 3]), expected)
+        return self.repeated(append, f"{self.number}:{self.made}")
+
+    def repeated(self, append: Append, command: str) -> list[Event]:
         while True:
             try:
-                return self.seen(
-                    [append], self.log.append_all([append], command=f"{self.number}:{self.made}")
-                )
+                return self.seen([append], self.log.append_all([append], command=command))
             except (AppendUncertain, ServerUnavailable):
                 time.sleep(0.01)
 
@@ -186,6 +222,16 @@ class Appender:
                 position += 1
         assert position == appended.last_position + 1
         return events
+
+
+def told(act: Callable[[], list[Event]]) -> tuple[str, list[Event]]:
+    """What a call said, and the events that it acknowledged."""
+    try:
+        return "acknowledged", act()
+    except (Refused, LedgerBusy, psycopg.IntegrityError, psycopg.errors.TransactionRollback):
+        return "refused", []
+    except (AppendUncertain, ServerUnavailable, psycopg.OperationalError):
+        return "uncertain", []
 
 
 def _first_result(line: CallingConnection, _: Any) -> Any:

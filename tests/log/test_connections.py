@@ -139,7 +139,7 @@ def test_a_full_pool_is_told_in_time(dsn: str) -> None:
             held.enter_context(log.reader())
         for attempt in (lambda: log.append("lamp/a", LampRead()), log.bound):
             started = time.monotonic()
-            with pytest.raises(LedgerBusy, match=r"no connection is free .*raise the pool's size"):
+            with pytest.raises(LedgerBusy, match=r"no connection is free .*raise max_size"):
                 attempt()
             assert time.monotonic() - started < 5
         held.close()
@@ -301,7 +301,9 @@ def test_a_server_that_stays_away_is_told_by_its_name(other: Embedded) -> None:
         other.stop()
         try:
             for attempt in (lambda: log.append("lamp/away", LampRead(), expected=1), log.bound):
-                with pytest.raises(ServerUnavailable, match="the server cannot be used just now") as caught:
+                with pytest.raises(
+                    ServerUnavailable, match="the server cannot be used at the moment"
+                ) as caught:
                     attempt()
                 assert not isinstance(caught.value, LedgerBusy | AppendUncertain)
         finally:
