@@ -1,7 +1,7 @@
 -- Leases, workers and elections. {schema} is the ledger's schema.
 
 -- name: renew_leases
--- Renew the leases of a worker; a lease whose row was lost is made anew, unless another worker has the stream. Returns
+-- Renew the leases of a worker; a lease whose row was lost is created again, unless another worker has the stream. Returns
 -- token and status of each head: another token means that the claim is over.
 WITH mine AS (
     SELECT * FROM unnest(%(streams)s::text[], %(tokens)s::bigint[], %(operations)s::text[]) u (stream, token, operation)
@@ -49,7 +49,7 @@ RETURNING worker;
 DELETE FROM {schema}.workers WHERE worker = %(worker)s RETURNING worker;
 
 -- name: remove_silent_workers
--- Remove workers that have been silent for so many seconds.
+-- Remove workers that have been silent for the given seconds.
 DELETE FROM {schema}.workers WHERE seen_at < clock_timestamp() - %(seconds)s * interval '1 second' RETURNING worker;
 
 -- name: workers

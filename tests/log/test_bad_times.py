@@ -38,7 +38,7 @@ def test_a_read_only_database(dsn: str, admin_dsn: str) -> None:
             admin.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
             for news in ([LampRead()], [LampRead(), LampRead()]):
                 with pytest.raises(
-                    ReadOnly, match=r"the database takes no writes .*: connect to the primary, or end"
+                    ReadOnly, match=r"the database accepts no writes .*: connect to the primary, or end"
                 ):
                     log.append("lamp/a", *news)
                 with pytest.raises(ReadOnly):

@@ -84,7 +84,7 @@ END $$;
 
 -- Take one position: the moment's lock (class | 2^15) shared, the next value, the lock released. A block
 -- takes that lock exclusively. It is a session's lock, so a time-out, cancel or error in between would leave it
--- behind and every block would hang. There is no in between: the calls are parts of one expression, in which
+-- behind and every block would hang. Nothing can interrupt it: the calls are parts of one expression, in which
 -- PostgreSQL does not look for interrupts, and none of them waits or fails: mark() has opened the sequence, the
 -- first position of the session has read its catalog (await_position), and the transaction has its id. To wait for
 -- a session's lock would be wrong: a cancel that comes just when it is granted leaves it behind, as a test saw.

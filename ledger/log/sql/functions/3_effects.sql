@@ -11,7 +11,7 @@
 -- statement, a deferred trigger. So effects of views are called last in an append, where nothing follows as
 -- the owner; and not in the session of a role that may become the owner, unless every projector may, too.
 
--- Refuse an effect of one's own where somebody who may not become the owner could replace it: who owns the function, or
+-- Refuse an effect that a role without membership in the owner could replace: the owner of the function, or
 -- the schema that it is in, which is the database's owner for the schema `public`.
 CREATE OR REPLACE FUNCTION refuse_foreign_effect(p_routine text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE

@@ -29,8 +29,8 @@ BEGIN
 END $$;
 
 -- Append one event at an exact version (0: a new stream), the common case. Its statements are written so that
--- the planner uses one generic plan for all values; planning each call anew costs half an append.
--- outcome: recorded | conflict | repeated | reused. version: that of the event, or the one found instead. No column
+-- the planner uses one generic plan for all values; planning each call costs half an append.
+-- outcome: recorded | conflict | repeated | reused. version: that of the event, or of the stream after a conflict. No column
 -- is ever null, so that a client can read the row at fixed offsets; position is 0 where nothing was recorded.
 CREATE OR REPLACE FUNCTION append_one(
     p_stream text, p_expected bigint, p_topic text, p_schema smallint, p_data jsonb, p_raw bytea, p_meta jsonb,
