@@ -193,7 +193,7 @@ def test_it_follows_until_a_signal_and_serves_metrics(
         lambda: connection.execute("SELECT to_regclass('ledger_views.failures')").fetchone() != (None,)
     )
     eventually(lambda: connection.execute("SELECT count(*) FROM ledger_views.failures").fetchone() == (1,))
-    with urllib.request.urlopen(said.split()[-1], timeout=10) as answer:
+    with urllib.request.urlopen(said.split()[-1], timeout=60) as answer:
         assert 'pledger_view_followers{schema="ledger",view="failures"} 1.0' in answer.read().decode()
     follow.send_signal(number)
     out, said = follow.communicate(timeout=60)
