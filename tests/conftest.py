@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,16 +14,11 @@ from psycopg import sql
 import ledger
 from ledger.embedded import Embedded, throwaway
 from ledger.log.install import init
+from tests.temporary import IN_MEMORY, use_memory
 
 _numbers = count(1)
 
-MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
-"""Files in memory, and how many bytes must be free. A server has 1,000 files and a database 300: on a disk, a
-server takes 2 s of one processor and not 0.5, a database 0.2 s and not 0.02."""
-
-IN_MEMORY = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM
-if IN_MEMORY:  # for this process and all that it starts; pytest removes the folders of tests that passed
-    os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), None
+use_memory()
 STRATEGY = "FILE_COPY" if IN_MEMORY else "WAL_LOG"
 """How a database is made: to copy files needs two checkpoints, which cost nothing in memory."""
 

@@ -1,9 +1,10 @@
 -- The leases of a claim. {schema} is the ledger's schema, {views} that of its views.
 
 -- name: take_leases
--- Put a lease on each piece of work that the view `work` nominates, for a worker; and take out leases of its own that are
--- over. token: of the claim that is to follow, the next version of the stream. One caller at a time: see nominate_work.
--- A lease that another put meanwhile stays. What is taken is counted against the rates of operations.
+-- Put a lease on each piece of work that the view `work` nominates, for a worker; and remove its own leases that have
+-- ended. token: of the claim that is to follow, the next version of the stream. One caller at a time: see
+-- nominate_work.
+-- A lease that another worker put meanwhile stays. The work is counted against the rates of operations.
 WITH nominated AS MATERIALIZED (
     SELECT * FROM {views}.nominate_work(%(queues)s::text[], %(operations)s::text[], %(limit)s::integer)
 ), taken AS (

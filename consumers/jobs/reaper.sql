@@ -15,7 +15,8 @@ ON CONFLICT (stream) DO NOTHING
 RETURNING stream;
 
 -- name: stalled_work
--- What has been due for long and nobody took: not paused, not at the limits of its operation, not offered again too often,
+-- Work that has been due for long and that nobody has claimed: not paused, not at the limits of its operation, not
+-- offered again too often,
 -- and not simply waiting for its turn: while a worker that could take it has taken something meanwhile, or all are full.
 WITH lines AS MATERIALIZED (
     SELECT l.queue, l.operation,

@@ -15,7 +15,7 @@ from typing import Any
 
 from ledger.errors import ServerUnavailable
 
-# PostgreSQL refuses to run as root; the first of these that exists is taken, the last one is made.
+# PostgreSQL refuses to run as root; the first of these that exists is used, the last one is created.
 ORDINARY_USERS = ("postgres", "_postgres", "ledger-pg")
 
 LONGEST_REASON = 300
@@ -37,11 +37,11 @@ class Account:
         return self.uid != os.geteuid()
 
     def process(self) -> dict[str, Any]:
-        """What `subprocess` needs to start a quiet, detached process of this account."""
+        """The arguments of `subprocess` for a detached process of this account."""
         ways: dict[str, Any] = {
             "cwd": "/",
             "env": environment() | {"LC_ALL": "C", "TZ": "UTC"},
-            "start_new_session": True,  # a Ctrl-C at our terminal is not meant for it
+            "start_new_session": True,  # a Ctrl-C at our terminal must not reach it
             "stdin": subprocess.DEVNULL,
             "umask": 0o077,
         }
@@ -51,7 +51,7 @@ class Account:
 
     def run(self, *command: str | Path, keep_open: Iterable[int] = ()) -> str:
         """Run a program to its end and return what it printed; `keep_open` are descriptors it inherits."""
-        with tempfile.TemporaryFile() as out:  # not a pipe, which a child left behind would hold open
+        with tempfile.TemporaryFile() as out:  # not a pipe, which a remaining child would keep open
             try:
                 ways = self.process() | {"pass_fds": tuple(keep_open), "stdout": out, "stderr": out}
                 done = subprocess.run([*map(str, command)], check=False, **ways)
@@ -66,7 +66,7 @@ class Account:
         return text
 
     def reaches(self, folder: Path) -> bool:
-        """Whether the account can pass through the folder to what lies in it."""
+        """Whether the account can access files in the folder."""
         try:
             self.run("/bin/sh", "-c", 'test -x "$0"', folder)
         except ServerUnavailable:
@@ -74,7 +74,7 @@ class Account:
         return True
 
     def give(self, path: Path) -> None:
-        """Make a file or folder of ours the account's own."""
+        """Make the account the owner of a file or folder."""
         if self.is_other:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
@@ -109,7 +109,7 @@ def _ordinary_user() -> Account:
     if useradd:
         options = ("--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin")
         subprocess.run([useradd, *options, name], check=False, capture_output=True, stdin=subprocess.DEVNULL)
-    try:  # also right when another process made the user at the same time
+    try:  # also if another process created the user at the same time
         return _named(pwd.getpwnam(name))
     except KeyError:
         raise ServerUnavailable(

@@ -40,7 +40,7 @@ class Binaries:
 
 
 def find_binaries(account: Account, wanted: int | None) -> Binaries:
-    """The first binaries that the account can use and, where there is data already, that fit its version."""
+    """The first binaries that the account can use and, if there is data already, that fit its version."""
     named = os.environ.get("LEDGER_PG_BIN")
     found: list[int] = []
     for folder in [_named(named)] if named else candidates():
@@ -119,7 +119,7 @@ def major_of(folder: Path, account: Account | None = None) -> int:
 
 
 def _usable(folder: Path, account: Account) -> Path:
-    """The binaries, or a copy of them where the account cannot reach them (a wheel below a closed home)."""
+    """The binaries, or a copy of them if the account cannot reach them (a wheel below a closed home)."""
     if not account.is_other or major_of(folder, account):
         return folder
     copy = _copied(folder, account)
@@ -135,7 +135,7 @@ def _copied(folder: Path, account: Account) -> Path:
     """A copy of the installation in a folder of ours that everybody can read; made once."""
     prefix, package = folder.parent, folder.parent.parent
     if not (prefix / "share").is_dir():
-        return folder  # not an installation of its own: what else belongs to it is unknown
+        return folder  # not a separate installation: its other files are unknown
     seen = (folder / "postgres").stat()
     stamp = hashlib.sha256(f"{folder.resolve()}:{seen.st_mtime_ns}:{seen.st_size}".encode()).hexdigest()[:12]
     home = Home(default_home())
@@ -155,7 +155,7 @@ def _copied(folder: Path, account: Account) -> Path:
 
 
 def _copy_installation(prefix: Path, package: Path, target: Path) -> None:
-    """Copy in the shape of the wheel, for its binaries look for their libraries by relative paths."""
+    """Copy with the layout of the wheel, because its binaries find their libraries by relative paths."""
     libraries = package.parent / f"{package.name}.libs"
     new = target / package.name / prefix.name
     parts = [(prefix / name, new / name) for name in ("bin", "lib", "lib64", "share")]
@@ -163,5 +163,5 @@ def _copy_installation(prefix: Path, package: Path, target: Path) -> None:
     for source, copy in parts:
         if source.is_dir():
             shutil.copytree(source, copy, ignore_dangling_symlinks=True)
-    for path in (target, *target.rglob("*")):  # the umask of whoever installed it may have been strict
+    for path in (target, *target.rglob("*")):  # the umask of the installation may have been strict
         path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)

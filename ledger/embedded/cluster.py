@@ -23,7 +23,7 @@ from ledger.errors import ServerUnavailable
 from ledger.log.connection import opened
 
 SUPERUSER, DATABASE = "postgres", "ledger"
-ROLE = "pledger"  # not the name of the schema: "$user" would lead every unqualified name of the user there
+ROLE = "pledger"  # not the name of the schema, because "$user" would resolve unqualified names there
 ROOM_TO_MAKE, ROOM_TO_START = 64 << 20, 16 << 20
 """Bytes of free disk: a new cluster with an empty ledger takes 44 MB, and a segment of the WAL is 16 MB."""
 SETTINGS = {
@@ -50,7 +50,7 @@ class Cluster:
         self.home, self.account, self.durable = home, account, durable
 
     def bring_up(self, deadline: float) -> None:
-        """Start the server unless it runs, wait until it takes connections, complete its roles."""
+        """Start the server unless it runs, wait until it accepts connections, create missing roles."""
         self._launched = False
         wait_until(lambda: self._answers() or self._launch_if_dead(), deadline, self._silence())
         if not self._serves_everyday_role():
@@ -63,7 +63,7 @@ class Cluster:
         folder = self.home.socket_folder()
         if folder is None:
             raise ServerUnavailable(f"the server in {self.home.path} is not started: call acquire() first")
-        # The empty hostaddr keeps a PGHOSTADDR of the environment from leading elsewhere.
+        # The empty hostaddr overrides PGHOSTADDR of the environment.
         password = self.home.secret(secret)
         return make_conninfo(
             host=str(folder), hostaddr="", port=PORT, user=user, dbname=database, password=password

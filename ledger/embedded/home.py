@@ -3,7 +3,7 @@ The home: the folder of an embedded server, and the files in it.
 
     clients.lock   shared by every client while it lives, exclusive by the reaper when none is left
     start.lock     one client at a time looks after the server
-    reaper.lock    held by the reaper on duty
+    reaper.lock    held by the running reaper
     server.lock    inherited by initdb, the postmaster and all its children: free means that none lives
     admin.secret   password of the superuser        ledger.secret  password of the everyday role
     server.conf    our settings                     startup.log    what the server said before its log began
@@ -100,7 +100,7 @@ class Home:
             )
 
     def has_cluster(self) -> bool:
-        """Whether a server was made here. Raises ServerUnavailable where we may not even look."""
+        """Whether a server was created here. Raises ServerUnavailable if the folder cannot be read."""
         try:
             return (self.data / "PG_VERSION").exists()
         except OSError as error:
@@ -120,7 +120,7 @@ class Home:
         return f"{self.path} belongs to user {owner}: run as that user, {_ELSEWHERE}"
 
     def demand_room(self, needed: int, what: str) -> None:
-        """Refuse a disk that is full. Raises StorageFull."""
+        """Raise StorageFull if the disk has less free space than needed."""
         free = shutil.disk_usage(self.path).free
         if free < needed:
             raise StorageFull(
@@ -130,7 +130,7 @@ class Home:
             )
 
     def demand_reach(self, account: Account, folder: Path) -> None:
-        """Refuse a place that the server's account cannot reach; no permission is ever widened."""
+        """Raise ServerUnavailable if the account cannot reach the folder. Permissions are never widened."""
         if account.is_other and not account.reaches(folder):
             closed = next(path for path in (*reversed(folder.parents), folder) if not account.reaches(path))
             raise ServerUnavailable(
@@ -150,8 +150,8 @@ class Home:
         finally:
             os.close(fd)
 
-    def hold(self, name: str, how: int, deadline: float) -> int:
-        """Wait for a lock and return its descriptor; the lock lives as long as any copy of that is open."""
+    def acquire_lock(self, name: str, how: int, deadline: float) -> int:
+        """Wait for a lock and return its descriptor; the lock is held while any copy of it is open."""
         fd = self.open_lock(name)
         try:
             busy = f"another process has locked {self.path / name} for too long"
@@ -163,8 +163,8 @@ class Home:
 
     @contextlib.contextmanager
     def locked(self, name: str, deadline: float) -> Iterator[int]:
-        """Hold a lock alone for a while."""
-        fd = self.hold(name, fcntl.LOCK_EX, deadline)
+        """Hold a lock exclusively while the block runs."""
+        fd = self.acquire_lock(name, fcntl.LOCK_EX, deadline)
         try:
             yield fd
         finally:
@@ -174,7 +174,7 @@ class Home:
     # -- files -----------------------------------------------------------
 
     def write(self, name: str, text: str, mode: int = 0o600) -> None:
-        """Put a whole file in its place, or leave the old one."""
+        """Replace a file atomically."""
         new = self.path / f"{name}.new"
         new.unlink(missing_ok=True)
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -186,7 +186,7 @@ class Home:
         new.rename(self.path / name)
 
     def make_secret(self, name: str) -> None:
-        """Make a password once; a crash leaves the whole of it or nothing."""
+        """Create a password unless it exists; a crash leaves the whole file or none."""
         if not (self.path / name).exists():
             self.write(name, secrets.token_urlsafe(24))
 

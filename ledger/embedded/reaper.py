@@ -5,7 +5,7 @@ A program of its own that imports nothing of the ledger: it outlives its clients
 them. The kernel drops a client's shared lock however the client died, so holding that lock alone
 means that no client is left, and that a new one waits until the server has stopped.
 
-    reaper.py watch HOME UID GID FD    FD: the lock of the reaper on duty, handed over by a client
+    reaper.py watch HOME UID GID FD    FD: the lock of the running reaper, passed on by a client
     reaper.py stop HOME UID GID        stop now, fast: sessions are ended, the shutdown is clean
     reaper.py kill HOME UID GID        stop now, at once: the next start recovers
 """
@@ -23,14 +23,14 @@ import time
 PATIENCE = 60.0  # seconds for a fast shutdown; an immediate one loses nothing that was committed
 
 
-def main(task: str, home: str, uid: int, gid: int, duty: int = -1) -> None:
+def main(task: str, home: str, uid: int, gid: int, watching: int = -1) -> None:
     """Open the locks, become the server's user, wait for the clients' end, stop the server."""
     if task == "watch":
         detach()
     try:
-        # Above `duty`: should this process be killed, the kernel closes that one first, and a client
-        # that is let in then sees that nobody is on duty.
-        clients, server = (open_above(duty, f"{home}/{name}.lock") for name in ("clients", "server"))
+        # Above `watching`: if this process is killed, the kernel closes that one first, and a
+        # client that then starts sees that no reaper runs.
+        clients, server = (open_above(watching, f"{home}/{name}.lock") for name in ("clients", "server"))
     except FileNotFoundError:
         return  # a throw-away home is gone already; nothing is created in its place
     become(uid, gid)
@@ -38,7 +38,7 @@ def main(task: str, home: str, uid: int, gid: int, duty: int = -1) -> None:
         fcntl.flock(clients, fcntl.LOCK_EX)
     stop(server, f"{home}/data/postmaster.pid", signal.SIGQUIT if task == "kill" else signal.SIGINT)
     if task == "watch":
-        os.close(duty)  # before the clients' lock, for the same reason
+        os.close(watching)  # before the clients' lock, for the same reason
         os.close(clients)
 
 

@@ -33,15 +33,15 @@ class Embedded:
     """
     A PostgreSQL server in a folder, shared by its clients: the first starts it, after the last it stops.
 
-    A client is a process that has acquired it; a fork of one is a client too, for it inherits the
-    lock, and the server runs until both are gone. A process started anew acquires for itself.
+    A client is a process that has called `acquire`. A fork of it is a client too, because it inherits the
+    lock: the server runs until both have ended. Any other process must call `acquire` itself.
     """
 
     def __init__(self, home: Path | str | None = None, *, durable: bool = True) -> None:
-        """home: the folder, made if need be; else LEDGER_HOME, else one of the user's. Raises BadInput."""
+        """home: the folder, created if missing; by default LEDGER_HOME or the user's. Raises BadInput."""
         self._home = Home(default_home() if home is None else _path_of(home))
         self._durable = durable
-        self._share = Share(self._home)
+        self._client_lock = ClientLock(self._home)
         self._mutex = threading.Lock()
 
     @property
@@ -51,16 +51,16 @@ class Embedded:
 
     @property
     def printable(self) -> str:
-        """The DSN to show: it holds no password, and starts the server again."""
+        """The DSN to show: it contains no password, and `connect` starts the server by it."""
         return f"embedded:{self._home.path}"
 
     @property
     def socket_folder(self) -> Path:
-        """Where the server's socket lies: its data folder, or one in /tmp if that has too long a path."""
+        """The folder of the server's socket: its data folder, or one in /tmp if that path is too long."""
         return self._home.socket_folder() or self._home.data
 
     def acquire(self, timeout: float = 300.0) -> str:
-        """Start the server unless it runs, keep it while this process lives, and return the everyday DSN."""
+        """Start the server unless it runs, keep it running for this process, and return the everyday DSN."""
         try:
             with self._mutex:
                 self._attach(time.monotonic() + timeout)
@@ -69,13 +69,13 @@ class Embedded:
             raise self._home.refusal(error) from None
 
     def is_made(self) -> bool:
-        """Whether there is a server here, running or not. Raises ServerUnavailable without permission."""
+        """Whether a server exists here, running or not. Raises ServerUnavailable without permission."""
         return self._home.has_cluster()
 
     def start_again(self, timeout: float = 60.0) -> bool:
-        """Restart the server if it died and was not stopped; returns whether it runs then.
+        """Restart the server if it crashed; returns whether it runs.
 
-        For its clients. A server that was stopped by `stop` stays stopped until it is acquired.
+        For its clients. After `stop` the server stays stopped until `acquire` is called.
         Raises ServerUnavailable.
         """
         if self.postmaster_pid() is not None:
@@ -84,7 +84,7 @@ class Embedded:
         try:
             with self._mutex:
                 account = self._account()
-                self._share.take(deadline)
+                self._client_lock.acquire(deadline)
                 with self._home.locked(START, deadline):
                     if not (self._home.data / "postmaster.pid").exists():
                         return False
@@ -97,7 +97,7 @@ class Embedded:
     def release(self) -> None:
         """Stop being a client; the end of the process does the same."""
         with self._mutex:
-            self._share.let_go()
+            self._client_lock.release()
 
     def dsn(self, dbname: str = DATABASE) -> str:
         """The DSN for the everyday role, which owns the database and is not a superuser."""
@@ -108,13 +108,13 @@ class Embedded:
         return self._cluster(self._account()).dsn(SUPERUSER, ADMIN, dbname)
 
     def stop(self, *, immediate: bool = False, timeout: float = 120.0) -> None:
-        """Stop the server now, whoever uses it (`immediate`: as a crash would); `acquire` starts it again."""
+        """Stop the server now, even if it is in use; `immediate` stops it like a crash."""
         account = self._account()
         with self._home.locked(START, time.monotonic() + timeout):
             self._run_reaper("kill" if immediate else "stop", account, timeout)
 
     def postmaster_pid(self) -> int | None:
-        """The number of the server's first process, or None while none answers."""
+        """The process id of the postmaster; None if the server does not run."""
         return reaper.postmaster(str(self._home.data / "postmaster.pid"))
 
     # -- inside ----------------------------------------------------------
@@ -128,25 +128,27 @@ class Embedded:
     def _attach(self, deadline: float) -> None:
         account = self._account()
         self._home.create(account)
-        is_new = self._share.take(deadline)
+        is_new = self._client_lock.acquire(deadline)
         try:
             with self._home.locked(START, deadline):
-                self._post_reaper(account)  # before the server: we may be killed while it starts
+                self._post_reaper(
+                    account
+                )  # before the server, because this process may be killed while it starts
                 self._cluster(account).bring_up(deadline)
         except BaseException:
             if is_new:
-                self._share.let_go()
+                self._client_lock.release()
             raise
 
     def _post_reaper(self, account: Account) -> None:
         """Ensure that a reaper runs: take the reaper's lock if it is free, and pass it to a new one."""
-        duty = self._home.open_lock(REAPER)
+        watching = self._home.open_lock(REAPER)
         try:
-            if try_lock(duty, fcntl.LOCK_EX):
+            if try_lock(watching, fcntl.LOCK_EX):
                 os.close(self._home.open_lock(SERVER))  # the reaper itself creates nothing
-                self._run_reaper("watch", account, 60.0, duty)
+                self._run_reaper("watch", account, 60.0, watching)
         finally:
-            os.close(duty)
+            os.close(watching)
 
     def _run_reaper(self, task: str, account: Account, timeout: float, *inherited: int) -> None:
         words = [task, self._home.path, account.uid, account.gid, *inherited]
@@ -159,31 +161,31 @@ class Embedded:
             raise ServerUnavailable(f"the reaper of the server in {self.home} failed: {error}") from None
 
 
-class Share:
-    """Our part in the clients' lock; as long as it is open, in us or in a fork of us, the server runs."""
+class ClientLock:
+    """Our share of the clients' lock: the server runs while it is open, here or in a fork."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._fd: int | None = None
         self._file: os.stat_result | None = None
 
-    def take(self, deadline: float) -> bool:
-        """Wait until no stop is under way and be a client; false if we are one already."""
+    def acquire(self, deadline: float) -> bool:
+        """Wait until no stop is in progress, and become a client; False if this process is one already."""
         if self._is_open() and self._is_of_this_folder():
             return False
-        self.let_go()
-        self._fd = self._home.hold(CLIENTS, fcntl.LOCK_SH, deadline)
+        self.release()
+        self._fd = self._home.acquire_lock(CLIENTS, fcntl.LOCK_SH, deadline)
         self._file = os.fstat(self._fd)
         return True
 
-    def let_go(self) -> None:
-        """Close our descriptor. A fork that has it too stays a client."""
+    def release(self) -> None:
+        """Stop being a client: close the descriptor. A fork that has it too stays a client."""
         if self._fd is not None and self._is_open():
             os.close(self._fd)
         self._fd = None
 
     def _is_open(self) -> bool:
-        """Whether the descriptor is still ours: a process that becomes a daemon closes all it has."""
+        """Whether our descriptor is still open: a process that becomes a daemon closes all of them."""
         if self._fd is None or self._file is None:
             return False
         with contextlib.suppress(OSError):
@@ -191,7 +193,7 @@ class Share:
         return False
 
     def _is_of_this_folder(self) -> bool:
-        """Whether the lock is the one that others see: the folder may have been deleted and made anew."""
+        """Whether the lock file is the present one: the folder may have been deleted and created again."""
         with contextlib.suppress(FileNotFoundError):
             return self._file is not None and os.path.samestat(self._file, (self._home.path / CLIENTS).stat())
         return False
@@ -199,10 +201,10 @@ class Share:
 
 @contextlib.contextmanager
 def throwaway(*, durable: bool = False) -> Iterator[Embedded]:
-    """A running server in a temporary folder that is deleted afterwards, for tests; durable only if asked."""
+    """A running server for tests, in a temporary folder that is then deleted; not durable by default."""
     home = Path(tempfile.mkdtemp(prefix="ledger-throwaway-"))
     if os.geteuid() == 0:
-        home.chmod(0o711)  # the server's user must pass through
+        home.chmod(0o711)  # the server's user must be able to enter it
     server = Embedded(home, durable=durable)
     try:
         server.acquire()

@@ -1,7 +1,7 @@
 -- Leases, workers and elections. {schema} is the ledger's schema.
 
 -- name: renew_leases
--- Renew the leases of a worker; a lease whose row was lost is made anew, unless another worker has the stream. Returns
+-- Renew the leases of a worker; a lease whose row was lost is created again, unless another worker has the stream. Returns
 -- token and status of each head: another token means that the claim is over.
 WITH mine AS (
     SELECT * FROM unnest(%(streams)s::text[], %(tokens)s::bigint[], %(operations)s::text[]) u (stream, token, operation)
@@ -17,12 +17,6 @@ SELECT m.stream, m.token, h.token, h.status FROM mine m LEFT JOIN {schema}.heads
 -- Delete leases that are over.
 DELETE FROM {schema}.leases l USING unnest(%(streams)s::text[], %(tokens)s::bigint[]) u (stream, token)
  WHERE l.stream = u.stream AND l.token = u.token RETURNING l.stream;
-
--- name: expired_leases
--- Leases that ran out, with token and status of the heads of their streams; the oldest first.
-SELECT l.stream, l.token, l.worker, l.until, h.token, h.status
-  FROM {schema}.leases l LEFT JOIN {schema}.heads h ON h.stream = l.stream
- WHERE l.until < clock_timestamp() ORDER BY l.until LIMIT %(limit)s;
 
 -- name: take_expired_leases
 -- Delete leases that ran out, the oldest first, with token and status of the heads. One caller gets each; one that is
@@ -55,7 +49,7 @@ RETURNING worker;
 DELETE FROM {schema}.workers WHERE worker = %(worker)s RETURNING worker;
 
 -- name: remove_silent_workers
--- Remove workers that have been silent for so many seconds.
+-- Remove workers that have been silent for the given seconds.
 DELETE FROM {schema}.workers WHERE seen_at < clock_timestamp() - %(seconds)s * interval '1 second' RETURNING worker;
 
 -- name: workers

@@ -1,7 +1,7 @@
 -- The time limit of the server for an idle transaction in which callbacks run.
 
 -- name: limit_idling
--- Let the server end this transaction when it is idle for so many milliseconds; a limit that is set stays.
+-- Let the server end this transaction when it is idle for the given milliseconds; an existing limit stays.
 WITH now AS MATERIALIZED (SELECT current_setting('idle_in_transaction_session_timeout') AS setting)
 SELECT setting, set_config('idle_in_transaction_session_timeout',
                            CASE WHEN setting = '0' THEN %(most)s::text ELSE setting END, true)

@@ -1,12 +1,12 @@
 """
 The sessions on the server that hold the locks of scopes: one for each thread that has scopes open.
 
-Nested scopes of a thread share its session, so they never wait for each other, also not behind somebody who
-queues between them; and the server sees when two threads wait for each other.
+Nested scopes of a thread share its session, so they never wait for each other, not even behind another
+session in the queue; and the server detects a deadlock of two threads.
 
-A scope may end in another thread (a generator that was handed on), or in the midst of another use of the same
-session (the garbage collector, a signal's handler). So an end is only noted, and whoever holds the session
-settles it: the one that ends the scope, or else the one that uses the session just then.
+A scope may end in another thread (a generator that was passed on), or during another use of the same session
+(the garbage collector, a signal's handler). So the end is only noted in `ended`. The thread that has the
+session then releases its locks: the one that ends the scope, or the one that uses the session at that moment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .sql import Statements
 
 SQL = Statements(__package__, "scope_locks")
 IDLE: Final = 8
-"""LockSessions at most that are kept for the next scope."""
+"""Maximum number of idle sessions that stay open for the next scope."""
 
 
 @cache
@@ -40,92 +40,97 @@ def _call(name: str, schema: str) -> tuple[bytes, bytes]:
 
 
 class LockRequest(NamedTuple):
-    """What a scope asked for: its keys as an array's text, whether the last is exclusive; how many it got."""
+    """The locks of a scope: keys as an array's text, whether the last is exclusive, how many were granted."""
 
     keys: bytes
     exclusive: bool
-    taken: int = 0
+    granted: int = 0
 
 
 class ThreadSession:
-    """Where a thread keeps its session; who settles the session's last scope empties it."""
+    """The session of a thread, None without open scopes."""
 
     session: LockSession | None = None
 
 
 class LockSession:
-    """A session on the server. Only for who holds `busy`, but for `ended`, to which anybody may add."""
+    """A session on the server. The thread that has locked `busy` uses it; any may add to `ended`."""
 
-    def __init__(self, line: CallingConnection, schema: str, opened: int) -> None:
-        self.line, self.schema, self.opened = line, schema, opened
+    def __init__(self, connection: CallingConnection, schema: str, opened: int) -> None:
+        self.connection, self.schema, self.opened = connection, schema, opened
         self.place = ThreadSession()
         self.busy = threading.Lock()
-        self.user: int | None = None  # the thread that holds `busy`, or did last
+        self.user: int | None = None  # the thread that has, or last had, locked `busy`
         self.scopes = 0
-        self.ended: deque[LockRequest] = deque()  # scopes that ended, and are not settled yet
+        self.ended: deque[LockRequest] = deque()  # scopes that ended and whose locks are not released yet
         self._unread = False
         self.forked = False
 
-    def hold(self, wanted: LockRequest, milliseconds: int | None) -> int:
-        """Take the locks, and say how many were got, as hold_scope does. Raises psycopg's errors."""
+    def acquire(self, wanted: LockRequest, milliseconds: int | None) -> int:
+        """Acquire the locks; returns the number of acquire_scope. Raises psycopg's errors."""
         limit = None if milliseconds is None else b"%d" % milliseconds
-        said = self._ask("hold_scope", [wanted.keys, b"t" if wanted.exclusive else b"f", limit])
+        said = self._ask("acquire_scope", [wanted.keys, b"t" if wanted.exclusive else b"f", limit])
         return int.from_bytes(said, "big", signed=True)
 
     def open(
         self, wanted: LockRequest, milliseconds: int | None, names: bytes, schemas: bytes
     ) -> list[Row] | int:
-        """Take the locks of a scope, and say what the streams of its path are at; else as `hold`."""
+        """Acquire the locks of a scope, and return the streams of its path.
+
+        Returns the number of locks, as `acquire`, if one is missing; no rows if Python cannot parse a state.
+        """
         limit = None if milliseconds is None else b"%d" % milliseconds
         said = self._ask("open_scope", [wanted.keys, limit, names, schemas])
-        found = canonical_json.parsed(
-            said
-        )  # text: a state that Python cannot hold, and no rows: read otherwise
+        found = canonical_json.parsed(said)
         return [] if isinstance(found, str) else found
 
     def _ask(self, name: str, values: list[bytes | None]) -> bytes:
         self._read()
         try:
             self._send(name, values)
-            return self.line.answer()
+            return self.connection.answer()
         except BaseException:  # also what a signal's handler raises
             self._recover()
             raise
 
-    def release(self, held: LockRequest) -> None:
-        """Give back the locks of one scope; the server does it, nobody waits for the answer."""
-        if self.scopes == 0:  # whatever else it holds: what was granted in the moment of a time-out
+    def release(self, request: LockRequest) -> None:
+        """Release the locks of one scope, without waiting for the server's answer."""
+        if self.scopes == 0:  # also a lock that was granted just at a time-out
             self._tell("release_scopes", [])
-        elif held.taken:
-            self._tell("release_scope", [held.keys, b"t" if held.exclusive else b"f", b"%d" % held.taken])
+        elif request.granted:
+            self._tell(
+                "release_scope", [request.keys, b"t" if request.exclusive else b"f", b"%d" % request.granted]
+            )
 
     def is_alive(self) -> bool:
-        """Whether the server still knows it, as far as this computer was told."""
+        """Whether the session is open, as far as this client knows."""
         self._read()
-        if not self.line.closed and self.line.is_dead():  # it said something: news of a setting, or goodbye
+        if (
+            not self.connection.closed and self.connection.is_dead()
+        ):  # there is data: a changed setting, or the end
             self._tell("release_scope", [b"{}", b"f", b"0"])
             self._read()
-        return not self.line.closed
+        return not self.connection.closed
 
     def close(self) -> None:
-        self.line.close()
+        self.connection.close()
 
     def forget(self) -> None:
-        """In a fork: leave the parent's socket alone, but do not keep it open when the parent is gone."""
+        """In a fork: leave the parent's socket alone, and do not keep it open after the parent has ended."""
         self.forked = True
-        if not self.line.closed:
+        if not self.connection.closed:
             nothing = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nothing, self.line.pgconn.socket, inheritable=False)
+            os.dup2(nothing, self.connection.pgconn.socket, inheritable=False)
             os.close(nothing)
-            self.line._pool = None  # so that psycopg does not warn that nobody closed it
+            self.connection._pool = None  # so that psycopg does not warn that nobody closed it
 
     def _send(self, name: str, values: list[bytes | None]) -> None:
-        self.line.send(*_call(name, self.schema), values, (0,) * len(values))
+        self.connection.send(*_call(name, self.schema), values, (0,) * len(values))
 
     def _tell(self, name: str, values: list[bytes | None]) -> None:
-        """Send, and leave the answer for the next use."""
+        """Send, and leave the answer unread until the next use."""
         self._read()
-        if self.line.closed:
+        if self.connection.closed:
             return
         try:
             self._send(name, values)
@@ -137,11 +142,11 @@ class LockSession:
             raise
 
     def _read(self) -> None:
-        """Read the answer that was left; what went wrong there, the end of the last scope sets right."""
+        """Read the unread answer. An error is ignored: the end of the last scope releases all locks."""
         if self._unread:
             self._unread = False
             try:
-                self.line.answer()
+                self.connection.answer()
             except psycopg.Error:
                 self._recover()
             except BaseException:
@@ -149,26 +154,26 @@ class LockSession:
                 raise
 
     def _recover(self) -> None:
-        """After an error or an interruption: stop waiting on the server; close what cannot be used again."""
+        """After an error or an interruption: cancel the statement; close the session if that fails."""
         try:
             if not self._is_idle():
                 with contextlib.suppress(psycopg.Error):
-                    self.line.cancel_safe(timeout=2.0)
+                    self.connection.cancel_safe(timeout=2.0)
                 with contextlib.suppress(psycopg.Error):
-                    self.line.answer()
+                    self.connection.answer()
         finally:
             if not self._is_idle():
                 self.close()
 
     def _is_idle(self) -> bool:
-        return self.line.closed or self.line.pgconn.transaction_status == TransactionStatus.IDLE
+        return self.connection.closed or self.connection.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 class LockSessions:
-    """The sessions of one process, opened by `connect` when they are wanted."""
+    """The sessions of one process, opened by `connect` when needed."""
 
     def __init__(self, connect: Callable[[float | None], CallingConnection], schema: str) -> None:
-        """connect: makes a session fit to hold scopes, within so many seconds."""
+        """connect: opens a connection for scopes within the given seconds."""
         self._connect, self._schema = connect, schema
         self._local = threading.local()
         self._idle: list[LockSession] = []
@@ -176,52 +181,52 @@ class LockSessions:
         self._closed = 0  # how often
         _in_this_process.add(self)
 
-    def enter(self, seconds: float | None) -> LockSession:
-        """The session of this thread for one more scope, held busy. Raises psycopg's errors."""
+    def acquire(self, seconds: float | None) -> LockSession:
+        """The session of this thread for one more scope, with `busy` locked. Raises psycopg's errors."""
         place = self._place()
         while (session := place.session) is not None and not _in_use_here(session):
-            _acquire(session)
+            _occupy(session)
             if place.session is session and session.is_alive():
                 session.scopes += 1
                 return session
-            if place.session is session:  # it was lost with all scopes in it
+            if place.session is session:  # the session was lost with its scopes
                 place.session = None
-            self.leave(session)
-        session = self._take() or self._open(seconds)
-        _acquire(session)
-        # Where a signal interrupts a use of this thread's session, the handler's scopes have another.
+            self.release(session)
+        session = self._reused() or self._open(seconds)
+        _occupy(session)
+        # If a signal interrupts a use of this thread's session, the handler's scopes get another one.
         session.place = ThreadSession() if place.session is not None else place
         session.place.session, session.scopes = session, session.scopes + 1
         return session
 
-    def leave(self, session: LockSession) -> None:
-        """No longer hold it busy; settle what ended meanwhile."""
+    def release(self, session: LockSession) -> None:
+        """Unlock `busy`; release the locks of scopes that ended meanwhile."""
         session.user = None
         session.busy.release()
-        self.settle(session)
+        self.release_ended(session)
 
-    def end(self, session: LockSession, held: LockRequest) -> None:
-        """One of its scopes has ended."""
-        session.ended.append(held)
-        self.settle(session)
+    def end(self, session: LockSession, request: LockRequest) -> None:
+        """One scope of the session has ended."""
+        session.ended.append(request)
+        self.release_ended(session)
 
     def is_lost(self, session: LockSession) -> bool:
-        """Whether the session ended: then the server has given its locks to others."""
-        if not (session.forked or session.line.closed) and session.busy.acquire(blocking=False):
+        """Whether the session ended, so that others may have its locks."""
+        if not (session.forked or session.connection.closed) and session.busy.acquire(blocking=False):
             session.user = threading.get_ident()
             try:
                 session.is_alive()
             finally:
-                self.leave(session)
-        return session.forked or session.line.closed
+                self.release(session)
+        return session.forked or session.connection.closed
 
-    def settle(self, session: LockSession) -> None:
-        """Release the locks of scopes that ended; while the session is in use, its user does it later."""
+    def release_ended(self, session: LockSession) -> None:
+        """Release the locks of scopes that ended. If the session is in use, its user does this later."""
         while session.ended and not session.forked and session.busy.acquire(blocking=False):
             session.user = threading.get_ident()
             try:
-                self._settle(session)
-            except BaseException:  # a signal came between: rather no lock than one that nobody gives back
+                self._release_ended(session)
+            except BaseException:  # after a signal: lose the locks rather than never release one
                 session.close()
                 raise
             finally:
@@ -229,7 +234,7 @@ class LockSessions:
                 session.busy.release()
 
     def close(self) -> None:
-        """Close those that hold nothing, the others when their scopes end; the next scope opens another."""
+        """Close idle sessions now, the others when their scopes end; the next scope opens a new one."""
         at_exit.forget(self)
         self._closed += 1
         while (session := self._pop()) is not None:
@@ -242,11 +247,11 @@ class LockSessions:
         self._local = threading.local()
         self._idle, self._live = [], set()
 
-    def _settle(self, session: LockSession) -> None:
+    def _release_ended(self, session: LockSession) -> None:
         while session.ended:
-            held = session.ended.popleft()
+            request = session.ended.popleft()
             session.scopes -= 1
-            session.release(held)
+            session.release(request)
         if session.scopes == 0:
             self._put_back(session)
 
@@ -259,12 +264,12 @@ class LockSessions:
     def _put_back(self, session: LockSession) -> None:
         if session.place.session is session:
             session.place.session = None
-        if session.line.closed or session.opened != self._closed or len(self._idle) >= IDLE:
+        if session.connection.closed or session.opened != self._closed or len(self._idle) >= IDLE:
             self._close(session)
         else:
             self._idle.append(session)
 
-    def _take(self) -> LockSession | None:
+    def _reused(self) -> LockSession | None:
         while (session := self._pop()) is not None:
             with session.busy:
                 if session.is_alive():
@@ -289,13 +294,13 @@ class LockSessions:
         self._live.discard(session)
 
 
-def _acquire(session: LockSession) -> None:
+def _occupy(session: LockSession) -> None:
     session.busy.acquire()
     session.user = threading.get_ident()
 
 
 def _in_use_here(session: LockSession) -> bool:
-    """Whether this thread itself is in the midst of using it."""
+    """Whether this thread itself is using the session."""
     return session.user == threading.get_ident()
 
 

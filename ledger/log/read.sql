@@ -32,7 +32,7 @@ SELECT h.version, h.state_version, h.status, h.token, h.state::text,
  ORDER BY e.version;
 
 -- name: open_stream_at
--- The same as of a version: the head's state where it is not later, and the events after it that are not later.
+-- The same as of a version: the head's state if it is not later, and the events after it up to that version.
 SELECT h.version, h.state_version, h.status, h.token, h.state::text,
        e.position, e.stream, e.version, e.topic, e.schema, e.data::text, e.raw, e.meta::text, e.recorded_at
   FROM (SELECT %(stream)s::text AS stream) wanted

@@ -1,10 +1,10 @@
 """
 Locks of scopes: they make people and workers wait for each other instead of conflicting.
 
-A scope holds shared locks of the names above its target, and an exclusive lock of the target, taken from the
-top down. So two strips of one project never wait for each other, and opening the project waits for all scopes
-below it. They are the server's advisory locks on direct sessions outside the pool, and end with their holder,
-whatever killed it. Correctness does not depend on them: a stale version is refused at the append.
+A scope holds shared locks of the names above its target, and an exclusive lock of the target, acquired from
+the top down. So two strips of one project never wait for each other, and opening the project waits for all
+scopes below it. They are the server's advisory locks on direct sessions outside the pool, and end with their
+holder, whatever killed it. Correctness does not depend on them: a stale version is refused at the append.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HeldLock(Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether it was lost, because its session or its lease ended."""
+        """Whether the lock was lost because its session or its lease ended."""
         ...
 
 
@@ -64,8 +64,8 @@ class Locks(Protocol):
     def exclusive(self, path: Path, *, timeout_seconds: float | None) -> AbstractContextManager[HeldLock]:
         """Hold the last name against all others, and those above it against their exclusive holders.
 
-        timeout_seconds: None waits without bound, 0 not at all.
-        Raises LockTimeout, and AlreadyOpen where this thread has the target open, or what is above or below.
+        timeout_seconds: None waits without limit, 0 does not wait.
+        Raises LockTimeout, and AlreadyOpen if this thread has open the target, or a name above or below it.
         """
         ...
 
@@ -76,7 +76,7 @@ class Locks(Protocol):
 
 @dataclass(slots=True)
 class NoLock:
-    """A lock that was never taken, and so is never lost."""
+    """No lock, so nothing that can be lost."""
 
     lost: bool = False
 
@@ -86,7 +86,7 @@ class NoLocks:
 
     @contextmanager
     def exclusive(self, path: Path, *, timeout_seconds: float | None) -> Iterator[HeldLock]:
-        """Hold nothing; the versions reveal nested opens."""
+        """Acquire nothing; the versions reveal nested opens."""
         checked_timeout(timeout_seconds)
         yield NoLock()
 
@@ -180,10 +180,10 @@ class AdvisoryLocks:
         return b"{%s}" % b",".join(map(self.key, path)), array_of(map(_quoted, path))
 
     def holder(self, session: LockSession, name: str) -> str | None:
-        """A text that names the holder of a lock; None where no holder is found."""
+        """A text that names the holder of a lock; None if no holder is found."""
         high, _, low = self.key(name).partition(b",")
         try:
-            rows = run(session.line, self._schema, SQL.scope_holder, high=int(high), low=int(low))
+            rows = run(session.connection, self._schema, SQL.scope_holder, high=int(high), low=int(low))
         except psycopg.Error:
             return None
         for application, pid, address, others in rows:
@@ -197,19 +197,19 @@ class AdvisoryLocks:
         given = os.environ.get("LEDGER_LOCK_DSN")
         timeout = self._timeout if seconds is None else min(seconds, self._timeout)
         name = f"{_SCOPE_OF}{self._actor}"[:63]
-        line = connect_when_ready(given or self._conninfo, timeout, application_name=name)
+        connection = connect_when_ready(given or self._conninfo, timeout, application_name=name)
         try:
             # Not prepared: a proxy would keep the statement for another client.
-            server = line.execute(SQL.scope_server.text(self._schema), prepare=False).fetchone()
-            self._check(given, line.pgconn.backend_pid, server or (0, None, True))
-            run(line, self._schema, SQL.scope_session)
+            server = connection.execute(SQL.scope_server.text(self._schema), prepare=False).fetchone()
+            self._check(given, connection.pgconn.backend_pid, server or (0, None, True))
+            run(connection, self._schema, SQL.scope_session)
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        return line
+        return connection
 
     def _check(self, given: str | None, pid: int, server: tuple[int, UUID | None, bool]) -> None:
-        """Raise ServerUnavailable where other clients would not see the locks, or the session lose them."""
+        """Raise ServerUnavailable if other clients would not see the locks, or a proxy could move them."""
         answered, ledger, standby = server
         if given and (ledger != self._ledger or standby):
             what = "a standby of the server" if ledger == self._ledger else f"another ledger, {ledger}"
@@ -245,7 +245,7 @@ class _Scope:
         try:
             if self._exclusive:
                 self._nested = self._locks.nested(self._path)
-            self._hold(limit)
+            self._acquire(limit)
         except BaseException as error:
             self.__exit__()
             if isinstance(error, psycopg.Error):
@@ -260,33 +260,33 @@ class _Scope:
             paths, path = nested
             paths.remove(path)
         if session is not None:
-            self._locks.sessions.end(session, self._held)
+            self._locks.sessions.end(session, self._request)
 
     @property
     def lost(self) -> bool:
         return self._session is None or self._locks.sessions.is_lost(self._session)
 
-    def _hold(self, limit: int | None) -> None:
-        """Take the locks. Raises LockTimeout, and psycopg's errors."""
+    def _acquire(self, limit: int | None) -> None:
+        """Acquire the locks. Raises LockTimeout, and psycopg's errors."""
         sessions, path, begin = self._locks.sessions, self._path, monotonic()
-        self._held = LockRequest(b"", self._exclusive)
-        session = self._session = sessions.enter(self._seconds)
+        self._request = LockRequest(b"", self._exclusive)
+        session = self._session = sessions.acquire(self._seconds)
         try:
             if limit:
                 limit = max(0, limit - round((monotonic() - begin) * 1000))
             keys, names = self._locks.keys(*path)
-            taken = self._ask(session, LockRequest(keys, self._exclusive), limit, names)
-            deadlock, taken = taken < 0, taken if taken >= 0 else -1 - taken
-            self._held = LockRequest(keys, self._exclusive, taken)
-            if taken < len(path):
-                holder = self._locks.holder(session, path[taken])
-                raise LockTimeout(path[taken], None if deadlock else self._seconds, holder)
+            granted = self._ask(session, LockRequest(keys, self._exclusive), limit, names)
+            deadlock, granted = granted < 0, granted if granted >= 0 else -1 - granted
+            self._request = LockRequest(keys, self._exclusive, granted)
+            if granted < len(path):
+                holder = self._locks.holder(session, path[granted])
+                raise LockTimeout(path[granted], None if deadlock else self._seconds, holder)
         finally:
-            sessions.leave(session)
+            sessions.release(session)
 
     def _ask(self, session: LockSession, wanted: LockRequest, limit: int | None, names: bytes) -> int:
         if self._schemas is None:
-            return session.hold(wanted, limit)
+            return session.acquire(wanted, limit)
         found = session.open(wanted, limit, names, array_of(map(str, self._schemas)))
         if isinstance(found, int):
             return found

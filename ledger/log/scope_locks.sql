@@ -1,11 +1,11 @@
 -- The locks of scopes, on sessions of their own.
 
--- name: hold_scope
--- Take the locks of a path for this session.
-SELECT {schema}.hold_scope(%s::integer[], %s::boolean, %s::integer);
+-- name: acquire_scope
+-- Acquire the locks of a path for this session.
+SELECT {schema}.acquire_scope(%s::integer[], %s::boolean, %s::integer);
 
 -- name: open_scope
--- Take the locks of a path for this session, and return its streams as they are then.
+-- Acquire the locks of a path for this session, and return its streams as they are then.
 SELECT {schema}.open_scope(%s::integer[], %s::integer, %s::text[], %s::integer[]);
 
 -- name: release_scope

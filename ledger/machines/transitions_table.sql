@@ -22,11 +22,11 @@ NULL::text
 nullif({column}::text, '')
 
 -- name: as_flag
--- A boolean, or a number that stands for one; some databases hold NULL for false.
+-- A boolean, or a number for one; some databases store NULL for false.
 coalesce({column}::text IN ('true', '1'), false)
 
 -- name: no_flag
--- Where nothing says which row is the last.
+-- If no column marks the last row.
 NULL::boolean
 
 -- name: as_time
@@ -68,7 +68,8 @@ SELECT a.attname::text, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), N
 SELECT count(*) FROM {table};
 
 -- name: faults
--- What a history cannot be made of, or what contradicts itself: which parent, which sort_key, what is wrong; and how many
+-- Rows that cannot become a history, or that contradict each other: which parent, which sort_key, what is wrong; and
+-- how many
 -- there are in all.
 WITH said AS (
     SELECT ARRAY[{texts}] AS parent, num_nulls({parents}) > 0 AS is_orphan, {sort_key}::text AS sort_key,

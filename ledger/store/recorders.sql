@@ -38,7 +38,7 @@ SELECT position, stream, version - (schema = 0)::integer, topic, raw
  ORDER BY position LIMIT %(limit)s;
 
 -- name: recorder_track
--- Move on to a notification; no row where it is not greater than the last one.
+-- Store the last processed notification; no row if it is not greater than the stored one.
 INSERT INTO {schema}.tracking AS t (application, notification_id) VALUES (%(application)s, %(notification_id)s)
 ON CONFLICT (application) DO UPDATE SET notification_id = excluded.notification_id
  WHERE t.notification_id < excluded.notification_id

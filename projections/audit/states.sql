@@ -1,7 +1,7 @@
 -- states.py: {schema} is the ledger's schema, {views} that of its views.
 
 -- name: end_of_recorded
--- When the last event at or before a position was recorded, and what the server's clock says.
+-- When the last event at or before a position was recorded, and the time of the server's clock.
 SELECT (SELECT recorded_at FROM {schema}.events WHERE position <= %(position)s ORDER BY position DESC LIMIT 1),
        clock_timestamp();
 

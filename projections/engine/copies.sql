@@ -56,7 +56,7 @@ UPDATE {schema}.view_copies SET indexed = true WHERE view = %(view)s AND copy = 
 SELECT kept FROM {schema}.views WHERE name = %(view)s;
 
 -- name: lock_copy
--- Lock a copy at its position: whoever wants to move it waits for the end of this transaction.
+-- Lock a copy at its position: other processes that move it wait for the end of this transaction.
 SELECT position FROM {schema}.view_copies WHERE view = %(view)s AND copy = %(copy)s FOR UPDATE;
 
 -- name: next_batch
@@ -112,7 +112,7 @@ SELECT set_config('synchronous_commit', 'off', false), set_config('timezone', 'U
                   false);
 
 -- name: act_as_projector
--- Make the projector's role the owner of what this session creates, whoever is connected.
+-- Make the projector's role the owner of what this session creates, for any connected login.
 SET ROLE {projector};
 
 -- name: short_lock

@@ -30,7 +30,7 @@ CREATE TEMPORARY TABLE refolded (stream text COLLATE "C" PRIMARY KEY) ON COMMIT 
 SELECT count(*) FROM pg_temp.refolded;
 
 -- name: unpark_refolded
--- Unpark the streams that are folded again; they are parked anew if they fail.
+-- Unpark the streams that are folded again; they are parked again if they fail.
 DELETE FROM {schema}.view_parked p USING pg_temp.refolded r
  WHERE p.view = %(view)s AND p.copy = %(copy)s AND p.stream = r.stream;
 

@@ -44,7 +44,7 @@ CREATE TABLE {job_sets} (
 );
 
 -- Jobs and batches that failed and were neither discarded nor redriven, each with the reason. position,
--- version, at: of the fact that says so. job: the id of the job; nr: the number of the batch, null for a job.
+-- version, at: of the fact. job: the id of the job; nr: the number of the batch, null for a job.
 CREATE TABLE {dead_letters} (
     position   bigint      NOT NULL,
     at         timestamptz NOT NULL,

@@ -43,14 +43,14 @@ CREATE TABLE {work_limits} (
 );
 
 -- name: indexes
--- What is next in each line; what is due next; what has a claim.
+-- The next work of each queue; the next due work; claimed work.
 CREATE INDEX ON {work} (queue, operation, priority DESC, position) WHERE ready AND NOT delayed;
 CREATE INDEX ON {work} (queue, operation, due_at) WHERE ready AND delayed;
 CREATE INDEX ON {work} (position) WHERE NOT ready;
 CREATE INDEX ON {work} (operation) WHERE claimed;
 
 -- name: apply_births
--- What was submitted or handed out.
+-- Submitted jobs and dispatched batches.
 WITH told AS MATERIALIZED (
     SELECT e.position, e.recorded_at, e.version, e.stream, e.data ->> 'queue' AS queue, e.data ->> 'operation' AS operation,
            (e.data ->> 'priority')::integer AS priority,

@@ -1,7 +1,7 @@
 -- Parts of a user's own statement, about the objects that are in some states.
 
 -- name: objects_held
--- A row where an object of a user's table is held by a condition. Said twice, so that the planner may go either way:
+-- A row where an object of a user's table is held by a condition. Written in two ways, so that the planner can choose:
 -- from the states' index to the parts of the key, or from the user's row to the name of its stream. Where the view is not
 -- made, PostgreSQL's error shows the line of its name, and on it what makes it.
 (SELECT FROM (SELECT i.stream{parts} FROM

@@ -1,7 +1,7 @@
 -- The moves of a machine that its definitions do not allow.
 
 -- name: judged_moves
--- What illegal_moves and illegal_pairs begin with: the moves of a machine, each with what is wrong with it. allowed:
+-- The common part of illegal_moves and illegal_pairs: the moves of a machine, each with its errors. allowed:
 -- the transitions of definition `number` under 0, and those of each definition under its own number; begins: their
 -- initial states. before: where the object stood, which for the first move of all is the initial state of the
 -- definition that the move names. A history may begin, from nothing, with the initial state. What is adopted from a

@@ -3,7 +3,7 @@
 
 -- name: objects
 -- A page of the objects in some states, by state in the order in which these are given, then by time and name; each
--- state by itself, since the index gives only one in order. What is given of the last page's end is of the first state.
+-- state by itself, since the index gives only one in order. The end of the last page is given for the first state.
 SELECT s.stream, s.status, s.since, s.version, s.position
   FROM unnest(%(states)s::text[]) WITH ORDINALITY w (status, n)
  CROSS JOIN LATERAL (

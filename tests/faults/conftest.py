@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from ledger import Ledger
 from ledger.embedded import Embedded
 from tests.faults.rewinding import OLD, Backup, append
+from tests.temporary import short_folder
 
 ROOT = Path(__file__).parents[2]
 CHILD_PATH = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
@@ -35,7 +35,7 @@ sys.stdin.read()
 """
 
 
-def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for a condition, or fail."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -107,7 +107,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make_shelf() -> Path:
     """A folder that the server's user can reach even when we are root, which pytest's own is not."""
-    folder = Path(tempfile.mkdtemp(prefix="ledger-shelf-", dir="/tmp")).resolve()
+    folder = short_folder("shelf")
     folder.chmod(0o711)
     return folder
 

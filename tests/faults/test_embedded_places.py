@@ -259,7 +259,7 @@ def test_data_of_another_version_is_not_touched(
     before = tree(home)
     monkeypatch.setenv("LEDGER_PG_BIN", str(MAJORS[new]))
     with pytest.raises(
-        ServerUnavailable, match=f"the data is of PostgreSQL {old}, but found only PostgreSQL {new}"
+        ServerUnavailable, match=f"the data needs PostgreSQL {old}, but found only PostgreSQL {new}"
     ):
         server.acquire()
     assert tree(home) == before

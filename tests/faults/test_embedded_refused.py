@@ -62,8 +62,8 @@ def test_a_disk_that_is_too_small_is_said_in_one_short_sentence(mounted: Callabl
         Embedded(home, durable=False).acquire()
     free = shutil.disk_usage(home).free >> 20
     assert str(caught.value) == (
-        f"{home} has {free} MB of free disk, and a new server needs 64 MB: free space, or set LEDGER_HOME to "
-        "another folder"
+        f"{home} has {free} MB of free disk, and a new server needs 64 MB: free some space, or set LEDGER_"
+        "HOME to another folder"
     )
     assert not (home / "data").exists()
 
@@ -77,7 +77,7 @@ def test_a_server_that_finds_its_disk_full_says_so(mounted: Callable[[int], Path
     with (small / "filling").open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(b"x" * 4096)
-    with pytest.raises(StorageFull, match=f"the disk of {server.home} is full: free space, or set"):
+    with pytest.raises(StorageFull, match=f"the disk of {server.home} is full: free some space, or set"):
         server.acquire(timeout=60)
     (small / "filling").unlink()
     assert server.acquire(timeout=60)

@@ -52,11 +52,11 @@ class Interrupted:
     def __init__(self, log: Ledger, dsn: str, seconds: float) -> None:
         self.log, self.dsn, self.end = log, dsn, time.monotonic() + seconds
         self.dice = random.Random()
-        self.lines = [self.line() for _ in range(6)]
+        self.connections = [self.connected() for _ in range(6)]
         self.tries = self.cut = self.ended = self.stuck = 0
 
-    def line(self) -> Connection:
-        """A lock that was left behind is noticed by who waits for it far too long."""
+    def connected(self) -> Connection:
+        """A connection on which waiting for a lock that was not released fails after 3 s."""
         return psycopg.connect(self.dsn, autocommit=True, options="-c lock_timeout=3s")
 
     def going(self) -> bool:
@@ -65,28 +65,28 @@ class Interrupted:
     def append(self, nth: int) -> None:
         """Singles and blocks; some in savepoints; some with time-outs."""
         while self.going():
-            line = self.lines[nth]
+            connection = self.connections[nth]
             self.tries += 1
             try:
                 if nth % 3 == 0:
                     name = self.dice.choice(["statement_timeout", "lock_timeout"])
-                    line.execute(f"SET {name} = '{self.dice.randint(1, 4)}ms'")  # type: ignore[call-overload]
+                    connection.execute(f"SET {name} = '{self.dice.randint(1, 4)}ms'")  # type: ignore[call-overload]
                 if nth % 3 == 1:
-                    self.in_savepoints(line, nth)
+                    self.in_savepoints(connection, nth)
                 else:
-                    put(self.log, line, f"lamp/{nth % 2}", 1 + nth % 2 * 20)
+                    put(self.log, connection, f"lamp/{nth % 2}", 1 + nth % 2 * 20)
             except (psycopg.Error, ServerUnavailable) as error:
                 self.cut += 1
                 self.stuck += nth % 3 > 0 and "lock timeout" in str(error)
-                if line.closed:
+                if connection.closed:
                     self.ended += 1
-                    self.lines[nth] = self.line()
+                    self.connections[nth] = self.connected()
 
-    def in_savepoints(self, line: Connection, nth: int) -> None:
-        with line.transaction():
+    def in_savepoints(self, connection: Connection, nth: int) -> None:
+        with connection.transaction():
             for count in (1, 7):
                 try:
-                    put(self.log, line, f"lamp/own{nth}", count)
+                    put(self.log, connection, f"lamp/own{nth}", count)
                 except LedgerBusy:
                     self.cut += 1
 
@@ -95,18 +95,18 @@ class Interrupted:
         query = "SELECT pg_cancel_backend(%(pid)s), pg_sleep(random() * 0.0001), pg_cancel_backend(%(pid)s)"
         with psycopg.connect(self.dsn, autocommit=True) as other:
             while self.going():
-                pid = self.dice.choice(self.lines).info.backend_pid
+                pid = self.dice.choice(self.connections).info.backend_pid
                 other.execute(query, {"pid": pid})
                 if self.dice.random() < 0.002:
                     other.execute("SELECT pg_terminate_backend(%s)", [pid])
 
     def run(self) -> None:
-        appends = [lambda nth=nth: self.append(nth) for nth in range(len(self.lines))]  # type: ignore[misc]
+        appends = [lambda nth=nth: self.append(nth) for nth in range(len(self.connections))]  # type: ignore[misc]
         run_threads([*appends, self.cancel, self.cancel])
 
     def close(self) -> None:
-        for line in self.lines:
-            line.close()
+        for connection in self.connections:
+            connection.close()
 
 
 def interrupt(log: Ledger, dsn: str, database: str, seconds: float) -> Interrupted:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from ledger.log.install import newest
 from projections import Projector, views_named
 from tests.gateway.conftest import Ended
 from tests.lamp import LampRead, OpenLamp
+from tests.temporary import short_folder
 
 Pledger = Callable[..., Ended]
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -73,7 +73,7 @@ def test_init_in_a_schema_of_somebody_else(pledger: Pledger, connection: psycopg
     connection.execute("CREATE SCHEMA taken CREATE TABLE theirs (id bigint)")
     ended = pledger("--schema", "taken", "init")
     assert (ended.code, ended.out) == (4, "")
-    assert "holds no ledger: choose another" in ended.err
+    assert "is not a ledger: choose another" in ended.err
 
 
 # doctor
@@ -100,7 +100,7 @@ def test_doctor_in_text_has_a_cure_for_every_failure(pledger: Pledger) -> None:
 
 
 def test_doctor_is_content_with_a_durable_server(pledger: Pledger, tmp_path: Path) -> None:
-    home = Path(tempfile.mkdtemp(prefix="ledger-doctor-", dir="/tmp")).resolve()
+    home = short_folder("doctor")
     home.chmod(0o711)
     try:
         dsn = f"embedded:{home}"

@@ -7,7 +7,6 @@ import select
 import shutil
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ledger.embedded.account import account_for
 from tests.log.scopes import eventually
+from tests.temporary import short_folder
 
 
 class Relay:
@@ -74,7 +74,7 @@ def bouncers(dsn: str) -> Iterator[Callable[[str], str]]:
     """Starts a real PgBouncer with a way of pooling; gives its DSN."""
     if PROGRAM is None:
         pytest.skip("pgbouncer is not installed; the relay stands for it")
-    folder = Path(tempfile.mkdtemp(prefix="ledger-bouncer-", dir="/tmp"))
+    folder = short_folder("bouncer")
     started: list[subprocess.Popen[bytes]] = []
 
     def start(pooling: str) -> str:

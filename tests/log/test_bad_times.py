@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from ledger import (
 from ledger.embedded import Embedded, throwaway
 from ledger.log.install import init
 from tests.lamp import LampRead, OpenLamp
+from tests.temporary import short_folder
 
 Connection = psycopg.Connection[Any]
 BODY = Body("lamp.read", 1, "{}")
@@ -38,7 +38,7 @@ def test_a_read_only_database(dsn: str, admin_dsn: str) -> None:
             admin.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
             for news in ([LampRead()], [LampRead(), LampRead()]):
                 with pytest.raises(
-                    ReadOnly, match=r"the database takes no writes .*: connect to the primary, or end"
+                    ReadOnly, match=r"the database accepts no writes .*: connect to the primary, or end"
                 ):
                     log.append("lamp/a", *news)
                 with pytest.raises(ReadOnly):
@@ -55,7 +55,7 @@ def test_a_read_only_database(dsn: str, admin_dsn: str) -> None:
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
     """A disk of 12 MB; needs root, and a system that lets it mount."""
-    folder = Path(tempfile.mkdtemp(prefix="ledger-disk-", dir="/tmp"))
+    folder = short_folder("disk")
     mounted = shutil.which("mount") and subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=12m,mode=0777", "tmpfs", str(folder)],
         capture_output=True,
@@ -107,7 +107,7 @@ def fill_and_clear(server: Embedded, place: Path) -> None:
             "CREATE TABLE ballast (x text) TABLESPACE small; ALTER TABLE ballast ALTER x SET STORAGE PLAIN"
         )
         admin.execute("INSERT INTO ballast SELECT repeat('x', 7000) FROM generate_series(1, 900)")
-        with pytest.raises(StorageFull, match=r"disk is full .*: free space; nothing was stored"):
+        with pytest.raises(StorageFull, match=r"disk is full .*: free some space; nothing was stored"):
             list(fill(log))
         done = log.load(OpenLamp, "a").version
         assert done >= 20

@@ -30,7 +30,7 @@ def test_a_schema_that_holds_something_else_is_left_alone(connection: Connection
     connection.execute("CREATE SCHEMA garden CREATE TABLE flowers (id bigint)")
     for schema in ("garden", "public", "information_schema"):
         with pytest.raises(
-            SchemaMismatch, match=f"schema '{schema}' is there and holds no ledger: choose another"
+            SchemaMismatch, match=f"schema '{schema}' exists and is not a ledger: choose another"
         ):
             install.init(connection, schema)
     assert connection.execute(
@@ -147,7 +147,9 @@ def test_a_standby_and_a_sequence_that_is_behind_are_refused(connection: Connect
     with connection.transaction():
         connection.execute("SET LOCAL ROLE ledger_owner")
         connection.execute("SELECT setval('ledger.positions', 1)")
-    with pytest.raises(DamagedLedger, match=r"at 1, behind the last event 2: .* set it as `pledger doctor`"):
+    with pytest.raises(
+        DamagedLedger, match=r"at 1, behind the last event 2: .* set the sequence as `pledger doctor`"
+    ):
         ledger.connect(dsn)
 
 
@@ -181,7 +183,7 @@ def test_nobody_is_told_to_drop_what_others_use(connection: Connection) -> None:
         with pytest.raises(SchemaMismatch, match="choose another name") as caught:
             install.init(connection, schema)
         assert "drop" not in str(caught.value)
-    with pytest.raises(SchemaMismatch, match="all programs of the database share it"):
+    with pytest.raises(SchemaMismatch, match="all programs of the database share this schema"):
         install.init(connection, "public")
 
 
@@ -193,7 +195,7 @@ def test_nobody_is_told_to_drop_what_others_use(connection: Connection) -> None:
 def test_a_schema_that_holds_anything_is_not_taken(connection: Connection, content: str) -> None:
     connection.execute("CREATE SCHEMA hut")
     connection.execute(f"CREATE {content.format('hut')}".encode())
-    with pytest.raises(SchemaMismatch, match="schema 'hut' is there and holds no ledger"):
+    with pytest.raises(SchemaMismatch, match="schema 'hut' exists and is not a ledger"):
         install.init(connection, "hut")
 
 

@@ -111,7 +111,9 @@ def test_a_refusal_leaves_the_transaction_usable(log: Ledger, user: Connection, 
 
 def test_a_connection_in_autocommit_must_have_a_transaction(log: Ledger, connection: Connection) -> None:
     with pytest.raises(
-        BadInput, match=r"in autocommit and has no transaction to join: use `with connection.transaction"
+        BadInput,
+        match=r"in autocommit mode and has no transaction to join: put the join inside `with "
+        r"connection.transaction",
     ):
         with log.join(connection):
             pass
@@ -122,7 +124,7 @@ def test_a_connection_in_autocommit_must_have_a_transaction(log: Ledger, connect
 
 def test_a_transaction_that_ends_inside_the_block_is_noticed(log: Ledger, connection: Connection) -> None:
     connection.execute("BEGIN")
-    with pytest.raises(BadInput, match="in autocommit and has no transaction to join"):  # noqa: PT012
+    with pytest.raises(BadInput, match="in autocommit mode and has no transaction to join"):  # noqa: PT012
         with log.join(connection) as joined:
             joined.append("lamp/a", LampMade())
             connection.execute("COMMIT")

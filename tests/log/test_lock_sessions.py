@@ -208,11 +208,11 @@ def test_what_the_server_says_unasked_is_no_loss(locks: AdvisoryLocks, connectio
     with locks.exclusive(STRIP, timeout_seconds=None) as held:
         (session,) = locks.sessions._live
         assert not held.lost  # which reads what is left to be read
-        session.line.execute("LISTEN news")
+        session.connection.execute("LISTEN news")
         connection.execute("NOTIFY news")
-        eventually(session.line.is_dead)
+        eventually(session.connection.is_dead)
         assert not held.lost
-        assert not session.line.is_dead()
+        assert not session.connection.is_dead()
         assert not is_free(locks.exclusive(STRIP, timeout_seconds=0))
 
 
@@ -221,7 +221,7 @@ def test_a_session_that_cannot_be_had_in_time_is_told(log: Ledger) -> None:
     begin = time.monotonic()
     with pytest.raises(ServerUnavailable), gone.exclusive(STRIP, timeout_seconds=0.2):
         pass
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
     with log.locks.exclusive(STRIP, timeout_seconds=0):  # it is not noted as open
         pass
 

@@ -66,7 +66,7 @@ def test_every_kind_of_connection_is_in_utf8(elsewhere: Ledger, dsn: str) -> Non
 def test_an_embedded_server_is_found_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGCLIENTENCODING", "SQL_ASCII")
     with throwaway() as server:
-        with pytest.raises(ledger.ServerUnavailable, match="throw-away"):
+        with pytest.raises(ledger.ServerUnavailable, match="without durability"):
             Embedded(server.home, durable=True).acquire()
 
 

@@ -113,7 +113,7 @@ def test_a_lock_is_one_round_trip_and_nobody_waits_for_its_release(
     assert service.read_strip("p", **IDS, strip_id=1) is not None
     assert calls == [
         "waits",
-        "hold_scope",
+        "acquire_scope",
         "waits",
         "release_scopes",
     ]

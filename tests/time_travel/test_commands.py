@@ -40,7 +40,7 @@ def test_a_past_is_made_listed_and_dropped(log: Ledger, connection: Connection, 
     assert pledger("as-of", "drop", "5").code == pledger("as-of", "drop", "6").code == Code.FINE
     assert pledger("as-of", "list").out == ""
     gone = pledger("as-of", "drop", "4")
-    assert (gone.code, gone.err) == (Code.NOT_FOUND, "pledger: the ledger as of 4 was not made\n")
+    assert (gone.code, gone.err) == (Code.NOT_FOUND, "pledger: there is no copy as of position 4\n")
 
 
 @pytest.mark.parametrize(

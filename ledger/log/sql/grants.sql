@@ -1,13 +1,15 @@
 -- The rights of the roles: the writer executes the append, and writes the positions of readers, and tracking
 -- and snapshots of applications; it can write the log only through the append.
--- The reader reads; the projector keeps the views, which are its own; the eraser is kept for lawful erasure. Run as the owner after the functions, at every installation. {schema} is the ledger's.
+-- The reader reads; the projector owns and updates the views; the eraser is reserved for lawful erasure. Run as the
+-- owner after the functions, at every installation. {schema} is the ledger's.
 
 REVOKE ALL ON SCHEMA {schema} FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
 GRANT USAGE ON SCHEMA {schema} TO {writer}, {reader}, {eraser}, {projector};
 GRANT EXECUTE ON FUNCTION {schema}.oldest_code TO {writer}, {reader}, {projector};
-GRANT EXECUTE ON FUNCTION {schema}.append_one, {schema}.append_many, {schema}.append_each, {schema}.append_from TO {writer};
-GRANT EXECUTE ON FUNCTION {schema}.describe, {schema}.hold_scope, {schema}.open_scope, {schema}.release_scope
+GRANT EXECUTE ON FUNCTION {schema}.append_one, {schema}.append_stream, {schema}.append_many, {schema}.append_each,
+                          {schema}.append_from TO {writer};
+GRANT EXECUTE ON FUNCTION {schema}.describe, {schema}.acquire_scope, {schema}.open_scope, {schema}.release_scope
       TO {writer}, {reader};
 GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader}, {projector};
 GRANT SELECT ON SEQUENCE {schema}.positions TO {reader}, {projector};

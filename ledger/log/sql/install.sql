@@ -32,7 +32,7 @@ CREATE ROLE {role} NOLOGIN;
 GRANT {role} TO CURRENT_USER;
 
 -- name: join_role_on_demand
--- The installing user is owner only where it says SET ROLE, so that its everyday work cannot touch the log.
+-- The installing user acts as owner only after SET ROLE, so that its other work cannot change the log.
 GRANT {role} TO CURRENT_USER WITH INHERIT FALSE, SET TRUE;
 
 -- name: create_schema

@@ -1,6 +1,6 @@
 -- Names of streams and current states, for a user's own SQL. Like ledger/domain/names.py; a test holds the two equal.
 
--- A part of a key as it stands in a stream's name.
+-- A part of a key as it is written in a stream's name.
 CREATE OR REPLACE FUNCTION escaped_part(p_part text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN p_part !~ U&'[%/\0001-\001F\007F\+10FFFF]' THEN p_part ELSE (
            SELECT coalesce(string_agg(CASE WHEN c = U&'\+10FFFF' THEN '%U'

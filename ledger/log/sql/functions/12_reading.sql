@@ -1,4 +1,4 @@
--- What is read out of bodies and meta, which whoever appends may fill with anything: no value makes these fail.
+-- Readers of values in bodies and meta, which may contain anything: no value makes these functions fail.
 
 -- The time that an event claims, where it is one with an offset, as Meta.read has it; else null.
 CREATE OR REPLACE FUNCTION claimed_time(p_meta jsonb) RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS $$

@@ -49,8 +49,8 @@ $$;
 
 -- The locks of the effects that every append must hold, taken with the mark; 3_effects.sql replaces this
 -- function. They are taken here, not when the effect is called, so that an append that waits for them does
--- not hold a head yet.
-CREATE OR REPLACE FUNCTION hold_effects() RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT ''''::text';
+-- not hold a head yet. VOLATILE, as 3_effects.sql explains.
+CREATE OR REPLACE FUNCTION hold_effects() RETURNS text LANGUAGE sql VOLATILE AS 'SELECT ''''::text';
 
 -- Mark this transaction as a writer, at mark_place(), before it takes a position. The result has no meaning.
 CREATE OR REPLACE FUNCTION mark(p_place bigint) RETURNS text LANGUAGE sql VOLATILE AS $$
@@ -84,7 +84,7 @@ END $$;
 
 -- Take one position: the moment's lock (class | 2^15) shared, the next value, the lock released. A block
 -- takes that lock exclusively. It is a session's lock, so a time-out, cancel or error in between would leave it
--- behind and every block would hang. There is no in between: the calls are parts of one expression, in which
+-- behind and every block would hang. Nothing can interrupt it: the calls are parts of one expression, in which
 -- PostgreSQL does not look for interrupts, and none of them waits or fails: mark() has opened the sequence, the
 -- first position of the session has read its catalog (await_position), and the transaction has its id. To wait for
 -- a session's lock would be wrong: a cancel that comes just when it is granted leaves it behind, as a test saw.

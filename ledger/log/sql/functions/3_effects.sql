@@ -11,7 +11,7 @@
 -- statement, a deferred trigger. So effects of views are called last in an append, where nothing follows as
 -- the owner; and not in the session of a role that may become the owner, unless every projector may, too.
 
--- Refuse an effect of one's own where somebody who may not become the owner could replace it: who owns the function, or
+-- Refuse an effect that a role without membership in the owner could replace: the owner of the function, or
 -- the schema that it is in, which is the database's owner for the schema `public`.
 CREATE OR REPLACE FUNCTION refuse_foreign_effect(p_routine text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -105,8 +105,9 @@ BEGIN
         calls := calls || format('
     PERFORM %s(p_first, p_last);', effect.routine);
     END LOOP;
-    EXECUTE format('CREATE OR REPLACE FUNCTION hold_effects() RETURNS text LANGUAGE sql %s AS %L',
-                   CASE WHEN holds = '' THEN 'IMMUTABLE' ELSE 'VOLATILE' END, 'SELECT ''''::text' || holds);
+    -- VOLATILE, so that it is inlined: the plans of open sessions then depend on it, which they do not on a constant.
+    EXECUTE format('CREATE OR REPLACE FUNCTION hold_effects() RETURNS text LANGUAGE sql VOLATILE AS %L',
+                   'SELECT ''''::text' || holds);
     EXECUTE format('CREATE OR REPLACE FUNCTION has_effects() RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS %L',
                    format('SELECT %s', (calls <> '')::text));
     EXECUTE format('CREATE OR REPLACE FUNCTION apply_effects(p_first bigint, p_last bigint) RETURNS void

@@ -56,7 +56,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 $$;
 
 -- Announce what domains declare; returns the topics and categories that are news. p_parts: `topics`, each [topic, status,
--- field]; `sets`, rows of that table. p_only_new: what was announced before stays as it is. One at a time, so that the
+-- field]; `sets`, rows of that table. p_only_new: earlier announcements are not changed. One at a time, so that the
 -- numbers of announcements ascend in the order in which they can be seen.
 CREATE OR REPLACE FUNCTION announce(p_parts jsonb, p_only_new boolean) RETURNS text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$

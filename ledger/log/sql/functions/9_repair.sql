@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION carries_command(p_position bigint, p_command text) RE
     SELECT EXISTS (SELECT FROM events e WHERE e.position = p_position AND e.meta ->> 'command' = p_command)
 $$;
 
--- Set heads to what the fold of their events says, where the last event of the stream is still the one that was folded
+-- Set heads to the fold of their events, if the last event of the stream is still the one that was folded
 -- (p_versions; 0: the stream has no events, and its head goes). Where there is no status to know, or no state, that of
 -- the head stays, and so does its lease token where no event holds it (p_tokens null; 0: there is none).
 -- Returns for each: repaired, inserted, removed, same, moved (the stream went on: fold again), busy (an append holds it).
@@ -99,9 +99,9 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN false;
 END $$;
 
--- Set rows of command ids to what the events say: first and last position and time of the append, and its digest. Where
--- an id stands in two appends, the first of them is its own. Takes the lock of each id, as an append does.
--- Returns for each: inserted, repaired, same, moved (the events do not say so), busy.
+-- Set rows of command ids by the events: first and last position and time of the append, and its digest. Where
+-- an id is in two appends, the first one counts. Takes the lock of each id, as an append does.
+-- Returns for each: inserted, repaired, same, moved (the events differ), busy.
 CREATE OR REPLACE FUNCTION restore_commands(p_commands text[], p_digests bytea[], p_firsts bigint[], p_lasts bigint[],
                                             p_times timestamptz[]) RETURNS text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET lock_timeout = '200ms' AS $$
