@@ -6,7 +6,6 @@ LedgerError
 │   ├── BadName              a stream name, key part, topic or id that cannot be used
 │   ├── BadBody              a body that PostgreSQL would change or refuse
 │   ├── BadFile              a file to import that is malformed; names the place
-│   ├── UnknownTopic         no class of this process records under this topic
 │   ├── UnknownFlag          an item of this level has no such flag
 │   ├── UnknownView          no class of this process declares a view of this name
 │   ├── UnknownMachine       no machine of this name is defined
@@ -100,14 +99,6 @@ class BadFile(BadInput):
     def __init__(self, file: str, place: str, wrong: str) -> None:
         super().__init__(f"{file}, {place}: {wrong}" if place else f"{file}: {wrong}")
         self.file, self.place, self.wrong = file, place, wrong
-
-
-class UnknownTopic(BadInput):
-    """No class of this process records under this topic."""
-
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"no event class has the topic {topic!r}; import the module that declares it")
-        self.topic = topic
 
 
 class UnknownFlag(BadInput, AttributeError):

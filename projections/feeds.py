@@ -107,9 +107,8 @@ class StateChanges(BaseFollower[StateChange]):
         statuses: Collection[str] | None = None,
         after: int | Cursor = 0,
         batch: int = PAGE,
-        longest_pause: float = LONGEST_PAUSE,
     ) -> None:
-        super().__init__(ledger, after, batch, longest_pause)
+        super().__init__(ledger, after, batch, LONGEST_PAUSE)
         if isinstance(statuses, str):
             raise BadInput(f"statuses must be a set of statuses, such as {{{statuses!r}}}")
         self.start = None if category is None else f"{category}/"
@@ -179,9 +178,8 @@ class ProgressChanges(BaseFollower[ProgressChange]):
         category: str | None = None,
         after: int | Cursor = 0,
         batch: int = PAGE,
-        longest_pause: float = LONGEST_PAUSE,
     ) -> None:
-        super().__init__(ledger, after, batch, longest_pause)
+        super().__init__(ledger, after, batch, LONGEST_PAUSE)
         self.category = category
         self.filling = after.filling if isinstance(after, ProgressCursor) else ""
         self._seen: Filling | None = None

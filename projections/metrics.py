@@ -48,14 +48,14 @@ def samples(ledger: Ledger) -> Iterator[tuple[str, dict[str, str], float]]:
 
 
 @contextmanager
-def serving(ledger: Ledger, port: int, address: str = ADDRESS) -> Iterator[int]:
+def serving(ledger: Ledger, port: int) -> Iterator[int]:
     """Serve http://ADDRESS:PORT/metrics while the block runs; yields the port, which is chosen for 0.
 
     For a ledger that cannot be read the answer is `pledger_up 0`. Raises OSError if the port is taken.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Asked(ledger))
-    server, thread = start_http_server(port, address, registry)
+    server, thread = start_http_server(port, ADDRESS, registry)
     try:
         yield server.server_port
     finally:

@@ -19,9 +19,7 @@ from typing import Any, Final, NamedTuple
 from ledger import Ledger, Recorded, acting, split_name
 from ledger.errors import GuardFailed, StreamConflict
 from ledger.jobs import OpenBatch, OpenJob
-from ledger.jobs.batch import BatchCancelled
-from ledger.jobs.job import JobCancelled
-from ledger.jobs.work import OpenWork
+from ledger.jobs.work import work_at
 from ledger.log.append import Append, Guard, append_of, body_of
 from ledger.log.retry import retry_conflicts
 
@@ -131,15 +129,14 @@ class Cascade:
 
     def _over(self, streams: Iterable[str]) -> list[str]:
         """Those of the streams that are over, read together, since many may have ended meanwhile."""
-        opened = self.ledger.load_each(_work(stream) for stream in streams)
+        opened = self.ledger.load_each(work_at(stream) for stream in streams)
         return [work.name for work in opened if work.over or work.version == 0]
 
     def _cancel_one(self, stream: str, reason: str, guard: Sequence[Append]) -> bool:
         """Cancel one stream at its version, if it is there and not over; False where the guard failed."""
 
         def decide() -> bool:
-            work = _work(stream)
-            opened: OpenWork[Any, Any] = self.ledger.load(type(work), *work.key)
+            (opened,) = self.ledger.load_each([work_at(stream)])
             if opened.version > 0 and opened.cancel(reason):
                 self.ledger.append_all([*guard, append_of(opened)])
             return True
@@ -150,16 +147,12 @@ class Cascade:
             return False
 
 
-def _work(stream: str) -> OpenWork[Any, Any]:
-    category, key = split_name(stream)
-    return OpenBatch(*key) if category == OpenBatch.CATEGORY else OpenJob(*key)
-
-
 def _cancel_of(stream: str, reason: str) -> Append:
     """The append that cancels a stream that is not over, at any version; it clears the token of its head."""
-    kind = type(_work(stream))
-    body = body_of((BatchCancelled if kind is OpenBatch else JobCancelled)(reason=reason))
-    active = Guard(frozenset(map(str, kind.RUNNING | kind.WAITING)))
+    work = work_at(stream)
+    cancelled: type[Any] = work.FACTS["Cancelled"]
+    body = body_of(cancelled(reason=reason))
+    active = Guard(frozenset(map(str, work.RUNNING | work.WAITING)))
     return Append(stream, [body], active, status="cancelled", set_token=0)
 
 

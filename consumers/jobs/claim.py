@@ -15,11 +15,10 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
 from ledger import BadInput, Ledger, UnreadableEvent
-from ledger.domain.names import split_name
 from ledger.domain.state import load
 from ledger.jobs import OpenBatch, OpenJob
 from ledger.jobs.leases import Leases
-from ledger.jobs.work import OpenWork
+from ledger.jobs.work import OpenWork, work_at
 from ledger.log.append import Append, Guard, append_of
 from ledger.log.sql import Statements
 
@@ -129,16 +128,13 @@ class LogOffers:
         state: str | None,
         now: datetime,
     ) -> Offer:
-        category, key = split_name(stream)
-        kind: type[OpenWork[Any, Any]] = OpenBatch if category == OpenBatch.CATEGORY else OpenJob
-        if state is None or state_version != version or schema != kind.state_schema():
-            work = self.ledger.load(kind, *key)
-        else:
-            work = kind(*key)
-            try:
-                work.restore(load(kind.STATE, state), version)
-            except ValueError:  # the head holds no state of a job: fold its events
-                work = self.ledger.load(kind, *key)
+        work = work_at(stream)
+        try:
+            if state is None or state_version != version or schema != work.state_schema():
+                raise ValueError("the state in the head is behind, or of other code")
+            work.restore(load(work.STATE, state), version)
+        except ValueError:  # fold its events
+            (work,) = self.ledger.load_each([work])
         return Offer(work, token, payload or "{}", parent_status, now)
 
 

@@ -18,11 +18,9 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from ledger import BadInput, Ledger, UnreadableEvent
-from ledger.domain.names import split_name
 from ledger.errors import ClaimLost, GuardFailed, MoveNotAllowed, SchemaMismatch, StreamConflict
-from ledger.jobs import OpenBatch, OpenJob
 from ledger.jobs.leases import ExpiredLease, Leases
-from ledger.jobs.work import OpenWork
+from ledger.jobs.work import OpenWork, work_at
 from ledger.log.sql import Statement, Statements
 from ledger.roles import require_roles
 
@@ -182,10 +180,9 @@ class Reaper:
 
     def _opened(self, stream: str) -> OpenWork[Any, Any] | None:
         """The work of a stream; None where it is none that can be read, which is logged: the others go on."""
-        category, key = split_name(stream)
-        kind: type[OpenWork[Any, Any]] = OpenBatch if category == OpenBatch.CATEGORY else OpenJob
         try:
-            return self.ledger.load(kind, *key)
+            (work,) = self.ledger.load_each([work_at(stream)])
+            return work
         except (UnreadableEvent, BadInput, TypeError) as error:
             _log.error("%s cannot be rescued: %s", stream, error)
             return None

@@ -22,7 +22,7 @@ MAX_PAUSE: Final = 30.0
 """Seconds until a service that failed is started again; doubled each time that it fails at once."""
 MAX_WAIT: Final = 0.02
 """Seconds between two reads of a quiet log for the view `work`: a job starts so much later at most."""
-GATHER: Final = 0.015
+GATHER: Final = 0.025
 """Seconds between two batches of the view `work` under load: one event costs as much as ten."""
 LISTED: Final = 0.25
 """Seconds after which lists show an event, at most."""

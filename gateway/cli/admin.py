@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(init)
-    app.command()(doctor)
-
-
 def init(context: typer.Context, as_json: AsJson = False) -> None:
     """Create the ledger, or migrate it.
 

@@ -39,11 +39,6 @@ Correlation = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command of this module."""
-    app.command()(append)
-
-
 def append(
     context: typer.Context,
     stream: Name,

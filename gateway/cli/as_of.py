@@ -23,19 +23,6 @@ Names = Annotated[
 Where = Annotated[int, typer.Argument(metavar="POSITION", min=0, help="The position of the copy.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    group = typer.Typer(
-        name="as-of",
-        help="The whole ledger as of a position or a time: make, list, drop.",
-        no_args_is_help=True,
-    )
-    group.command()(make)
-    group.command("list")(list_)
-    group.command()(drop)
-    app.add_typer(group)
-
-
 def make(
     context: typer.Context,
     views: Names = None,

@@ -25,12 +25,6 @@ To = Annotated[str | None, typer.Option("--to", metavar="MOMENT", help="The seco
 Version = Annotated[int | None, typer.Option("--version", metavar="N", min=1, help="As of a version.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    for command in (diff, blame, why):
-        app.command()(command)
-
-
 # One stream
 
 

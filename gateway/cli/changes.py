@@ -39,11 +39,6 @@ After = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command of this module."""
-    app.command()(changes)
-
-
 def changes(
     context: typer.Context,
     view: Which,

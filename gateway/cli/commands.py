@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 from typer import core
@@ -19,57 +19,99 @@ if TYPE_CHECKING:
     Context = Any
     Formatter = Any
 
-PANELS: Final[dict[str, dict[str, str]]] = {
+
+class Group(NamedTuple):
+    """A command with commands below it. alone: what it does without one; else one must be named."""
+
+    help: str
+    commands: Mapping[str, str]
+    alone: str | None = None
+
+
+OF_PIPELINE: Final = "pipelines.group:group_of"
+"""The function that makes the group of a pipeline."""
+PANELS: Final[dict[str, dict[str, str | Group]]] = {
     "Look": {
-        "status": "status",
-        "log": "log",
-        "tail": "log",
-        "streams": "streams",
-        "history": "streams",
-        "show": "streams",
-        "changes": "changes",
+        "status": "status:status", "log": "log:log_", "tail": "log:tail", "streams": "streams:streams",
+        "history": "streams:history", "show": "streams:show", "changes": "changes:changes",
     },
     "Audit": {
-        "diff": "audit",
-        "blame": "audit",
-        "why": "audit",
-        "states": "states",
-        "dwell": "states",
-        "as-of": "as_of",
-        "verify": "verify",
+        "diff": "audit:diff", "blame": "audit:blame", "why": "audit:why", "states": "states:states",
+        "dwell": "states:dwell",
+        "as-of": Group(
+            "The whole ledger as of a position or a time: make, list, drop.",
+            {"make": "as_of:make", "list": "as_of:list_", "drop": "as_of:drop"},
+        ),
+        "verify": "verify:verify",
     },
-    "Record": {
-        "append": "append",
-        "import": "exchange",
-        "export": "exchange",
-    },
-    "Pipelines": {
-        "lsm": "pipelines.group",
-        "psoct": "pipelines.group",
-        "react": "reactors",
-    },
+    "Record": {"append": "append:append", "import": "exchange:import_", "export": "exchange:export"},
+    "Pipelines": {"lsm": OF_PIPELINE, "psoct": OF_PIPELINE, "react": "reactors:react"},
     "Machines": {
-        "machines": "machines.group",
+        "machines": Group(
+            "State machines: definitions, diagrams, checks.",
+            {
+                "list": "machines.show:list_", "show": "machines.show:show",
+                "diagram": "machines.diagram:diagram", "check": "machines.check:check",
+                "adopt": "machines.adopt:adopt", "timeouts": "machines.timeouts:timeouts",
+            },
+        ),
     },
     "Jobs": {
-        "jobs": "jobs.group",
-        "worker": "jobs.group",
-        "dead": "jobs.group",
-        "queues": "jobs.group",
-        "operations": "jobs.group",
-        "schedules": "jobs.group",
-        "reaper": "jobs.group",
+        "jobs": Group(
+            "Jobs: submit, look, wait, cancel, retry.",
+            {
+                "submit": "jobs.submit:submit", "list": "jobs.show:list_", "show": "jobs.show:show",
+                "result": "jobs.show:result", "events": "jobs.show:events", "wait": "jobs.submit:wait",
+                "cancel": "jobs.change:cancel", "retry": "jobs.change:retry",
+                "comment": "jobs.change:comment", "describe": "jobs.change:describe",
+            },
+        ),
+        "worker": Group(
+            "Workers: run operations, list them.", {"run": "jobs.worker:run", "list": "jobs.worker:list_"}
+        ),
+        "dead": Group(
+            "Dead letters: what failed, why, redriving or discarding it.",
+            {
+                "list": "jobs.dead:list_", "show": "jobs.dead:show", "redrive": "jobs.dead:redrive",
+                "discard": "jobs.dead:discard",
+            },
+        ),
+        "queues": Group(
+            "Queues: what waits where, and pausing it.",
+            {"list": "jobs.queues:list_queues", "pause": "jobs.queues:pause", "resume": "jobs.queues:resume"},
+        ),
+        "operations": Group(
+            "Limits of operations across all workers.",
+            {"limit": "jobs.queues:limit", "list": "jobs.queues:list_operations"},
+        ),
+        "schedules": Group(
+            "Jobs that are submitted again and again.",
+            {
+                "set": "jobs.schedules:set_", "list": "jobs.schedules:list_", "show": "jobs.schedules:show",
+                "pause": "jobs.schedules:pause", "resume": "jobs.schedules:resume",
+                "remove": "jobs.schedules:remove", "next": "jobs.schedules:next_",
+            },
+        ),
+        "reaper": Group("The reaper: ends claims of vanished workers.", {"run": "jobs.worker:run_reaper"}),
     },
     "Operate": {
-        "init": "admin",
-        "doctor": "admin",
-        "views": "views",
-        "reactors": "reactors",
-        "rebuild": "rebuild",
-        "completion": "completion",
+        "init": "admin:init", "doctor": "admin:doctor",
+        "views": Group(
+            "The state of views, following them, and what is parked in them.",
+            {
+                "follow": "views:follow", "metrics": "views:metrics", "parked": "views:parked",
+                "retry": "views:retry", "attach": "views:attach", "detach": "views:detach",
+            },
+            alone="views:views",
+        ),
+        "reactors": Group(
+            "The positions of reactors, and the streams that they parked.",
+            {"list": "reactors:list_", "parked": "reactors:parked", "retry": "reactors:retry"},
+        ),
+        "rebuild": "rebuild:rebuild", "completion": "completion:completion",
     },
-}
-"""The module below `gateway` that adds each command, by panel, in the order in which help shows them."""
+}  # fmt: skip
+"""The commands, by panel, in the order in which help shows them: MODULE:FUNCTION below this package."""
 
 PIPELINES: Final = {
     "lsm": "Projects of the LSM pipeline: slices of channels of strips.",
@@ -82,13 +124,18 @@ class OnDemand(MutableMapping[str, "Command"]):
     """Commands by name; the module of a command is imported when the command is looked up."""
 
     def __init__(self) -> None:
-        self._modules = {name: module for panel in PANELS.values() for name, module in panel.items()}
+        self._places = {name: place for panel in PANELS.values() for name, place in panel.items()}
         self._made: dict[str, Command] = {}
 
     def __getitem__(self, name: str) -> Command:
         if name not in self._made:
-            part = typer.Typer(rich_markup_mode=None)
-            import_module(f".{self._modules[name]}", __package__).add_to(part)
+            part, place = typer.Typer(rich_markup_mode=None), self._places[name]
+            if isinstance(place, Group):
+                part.add_typer(_group(place), name=name)
+            elif place == OF_PIPELINE:
+                part.add_typer(_found(place)(name), name=name)
+            else:
+                part.command(name)(_found(place))
             self._made |= typer.main.get_group(part).commands
         return self._made[name]
 
@@ -97,16 +144,31 @@ class OnDemand(MutableMapping[str, "Command"]):
 
     def add_pipelines(self, names: Iterable[str]) -> None:
         """Add the pipelines of these names as commands."""
-        self._modules |= {name: "pipelines.group" for name in names if name not in self._modules}
+        self._places |= {name: OF_PIPELINE for name in names if name not in self._places}
 
     def __delitem__(self, name: str) -> None:
-        del self._modules[name]
+        del self._places[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
+        return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(self._places)
+
+
+def _group(declared: Group) -> typer.Typer:
+    group = typer.Typer(help=declared.help, rich_markup_mode=None)
+    if declared.alone is not None:
+        group.callback(invoke_without_command=True)(_found(declared.alone))
+    for word, place in declared.commands.items():
+        group.command(word)(_found(place))
+    return group
+
+
+def _found(place: str) -> Any:
+    """The function of a MODULE:FUNCTION below this package."""
+    module, _, function = place.partition(":")
+    return getattr(import_module(f".{module}", __package__), function)
 
 
 class Commands(TyperGroup):

@@ -26,11 +26,6 @@ class Shell(StrEnum):
 Name = Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command of this module."""
-    app.command()(completion)
-
-
 def prepare() -> None:
     """Let Typer answer in the format of its own script, if a shell requests completions."""
     if VARIABLE in os.environ:

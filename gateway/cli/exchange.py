@@ -42,12 +42,6 @@ OneLog = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command("import")(import_)
-    app.command()(export)
-
-
 def kind_of(named: str | None, file: str) -> str:
     """The format from the option, else from the name of the file. Raises Misuse."""
     from ledger.exchange.export import format_of

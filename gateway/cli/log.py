@@ -43,12 +43,6 @@ Prefix = Annotated[str, typer.Option(metavar="PREFIX", help="Only streams whose 
 Lines = Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="How many events.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command("log")(log_)
-    app.command()(tail)
-
-
 def log_(
     context: typer.Context,
     follow: Follow = False,

@@ -27,19 +27,6 @@ OneName = Annotated[str | None, typer.Argument(metavar="REACTOR", help="Only of 
 Stream = Annotated[str | None, typer.Argument(metavar="STREAM", help="A parked stream.")]
 Everything = Annotated[bool, typer.Option("--all", help="All parked streams of the reactor.")]
 
-group = typer.Typer(
-    help="The positions of reactors, and the streams that they parked.", rich_markup_mode=None
-)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    group.command("list")(list_)
-    group.command()(parked)
-    group.command()(retry)
-    app.add_typer(group, name="reactors")
-    app.command()(react)
-
 
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
     """List the reactors, with their positions and parked streams.

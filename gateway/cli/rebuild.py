@@ -53,11 +53,6 @@ Jobs = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command of this module."""
-    app.command()(rebuild)
-
-
 def rebuild(
     context: typer.Context,
     views: Names = None,

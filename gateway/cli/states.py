@@ -27,12 +27,6 @@ OfAxis = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(states)
-    app.command()(dwell)
-
-
 def states(
     context: typer.Context,
     category: Category = None,

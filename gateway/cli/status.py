@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from ledger import Ledger
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command of this module."""
-    app.command()(status)
-
-
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Show the state of the ledger, its readers, workers and jobs on one screen.
 

@@ -46,12 +46,6 @@ Name = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    for command in (streams, history, show):
-        app.command()(command)
-
-
 def streams(
     context: typer.Context,
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only names with this prefix.")] = "",

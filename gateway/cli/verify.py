@@ -59,11 +59,6 @@ Listed = Annotated[
 ]  # fmt: skip
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command of this module."""
-    app.command()(verify)
-
-
 def verify(
     context: typer.Context,
     every: All = False,

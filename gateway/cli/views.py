@@ -46,21 +46,7 @@ Port = Annotated[
     ),
 ]
 
-group = typer.Typer(
-    help="The state of views, following them, and what is parked in them.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
 
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    for command in (parked, retry, attach, detach):
-        group.command()(command)
-    app.add_typer(group, name="views")
-
-
-@group.callback()
 def views(context: typer.Context, over: Over = 1.0, as_json: AsJson = False) -> None:
     """Show the state of each view, or follow the log with them.
 
@@ -85,7 +71,6 @@ def views(context: typer.Context, over: Over = 1.0, as_json: AsJson = False) -> 
     session.print_rows(states, [Column("view"), *numbers, Column("state", keep=True)], _row)
 
 
-@group.command()
 def follow(
     context: typer.Context,
     names: Names = None,
@@ -120,7 +105,6 @@ def follow(
                 _run(projector, session)
 
 
-@group.command()
 def metrics(context: typer.Context, as_json: AsJson = False) -> None:
     """Print the state of views in Prometheus' text format.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import UnknownTopic, UnreadableEvent
+from ..errors import UnreadableEvent
 from . import canonical_json
 from .frozen import FrozenDict, frozen
 from .known import KNOWN
@@ -87,11 +87,3 @@ def topic_status(kind: type[Event]) -> TopicStatus | None:
 def known_statuses() -> dict[str, TopicStatus]:
     """The status that each imported topic leads to; topics that lead to none are left out."""
     return {topic: status for topic, kind in KNOWN.events.items() if (status := topic_status(kind))}
-
-
-def event_class(topic: str) -> type[Event]:
-    """The event class of this topic. Raises UnknownTopic."""
-    try:
-        return KNOWN.events[topic]
-    except KeyError:
-        raise UnknownTopic(topic) from None

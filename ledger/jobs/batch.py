@@ -42,7 +42,6 @@ class BatchStatus(StrEnum):
 S = BatchStatus
 JOB_REOPENED: Final = "job_reopened"
 """The reason of a redrive together with its job."""
-BATCH_TERMINAL: Final = frozenset({S.COMPLETED, S.FAILED, S.CANCELLED})
 BATCH_MOVES = Moves(
     {
         None: {S.QUEUED},

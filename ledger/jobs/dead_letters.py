@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..domain.names import split_name
-from ..errors import GuardFailed, MoveNotAllowed, Refused, StreamConflict, StreamNotFound
+from ..errors import BadInput, GuardFailed, MoveNotAllowed, Refused, StreamConflict, StreamNotFound
 from ..log.append import Append, Guard, append_of
 from ..log.ledger import Ledger
 from ..log.recorded import Recorded
@@ -20,7 +19,7 @@ from .batch import OpenBatch
 from .facts import Failed, LeaseExpired
 from .job import OpenJob, Status
 from .jobs import Jobs
-from .work import OpenWork
+from .work import OpenWork, work_at
 
 _COUNTS: Final = frozenset({Status.RUNNING.value, Status.SUCCEEDED.value})
 """Statuses of a job in which its batches are counted."""
@@ -81,11 +80,10 @@ def why_not(ledger: Ledger, opened: OpenWork[Any, Any]) -> str | None:
 
 def dead_letter(ledger: Ledger, stream: str) -> OpenWork[Any, Any]:
     """The job or batch with this stream, opened. Raises StreamNotFound, also for any other stream."""
-    category, key = split_name(stream)
-    kinds: dict[str, type[OpenWork[Any, Any]]] = {"job": OpenJob, "batch": OpenBatch}
-    if category not in kinds:
-        raise StreamNotFound(stream)
-    opened = ledger.load(kinds[category], *key)
+    try:
+        (opened,) = ledger.load_each([work_at(stream)])
+    except BadInput:
+        raise StreamNotFound(stream) from None
     if not opened.version:
         raise StreamNotFound(stream)
     return opened

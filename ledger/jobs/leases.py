@@ -107,12 +107,11 @@ class Leases:
         streams, tokens = [stream for stream, _ in held], [token for _, token in held]
         self.ledger.query(SQL.release_leases, streams=streams, tokens=tokens)
 
-    def expired(self, limit: int = 1000) -> list[ExpiredLease]:
-        """Leases that ran out, the oldest first."""
-        return [ExpiredLease(*row) for row in self.ledger.query(SQL.expired_leases, limit=limit)]
-
     def take_expired(self, limit: int = 1000) -> list[ExpiredLease]:
-        """The same, deleted: each goes to one caller. Its claim holds until an append ends it."""
+        """Leases that ran out, deleted, the oldest first; each goes to one caller.
+
+        The claim holds until an append ends it.
+        """
         return [ExpiredLease(*row) for row in self.ledger.query(SQL.take_expired_leases, limit=limit)]
 
     def all(self) -> list[Lease]:

@@ -18,12 +18,6 @@ SELECT m.stream, m.token, h.token, h.status FROM mine m LEFT JOIN {schema}.heads
 DELETE FROM {schema}.leases l USING unnest(%(streams)s::text[], %(tokens)s::bigint[]) u (stream, token)
  WHERE l.stream = u.stream AND l.token = u.token RETURNING l.stream;
 
--- name: expired_leases
--- Leases that ran out, with token and status of the heads of their streams; the oldest first.
-SELECT l.stream, l.token, l.worker, l.until, h.token, h.status
-  FROM {schema}.leases l LEFT JOIN {schema}.heads h ON h.stream = l.stream
- WHERE l.until < clock_timestamp() ORDER BY l.until LIMIT %(limit)s;
-
 -- name: take_expired_leases
 -- Delete leases that ran out, the oldest first, with token and status of the heads. One caller gets each; one that is
 -- renewed at this moment stays.

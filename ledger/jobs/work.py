@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from ..domain.frozen import changed
-from ..domain.names import stream_name
+from ..domain.known import KNOWN
+from ..domain.names import split_name, stream_name
 from ..domain.stream import E, Stream
 from ..errors import BadInput, ClaimLost, MoveNotAllowed, shown
 from ..log.append import Append, Guard, append_of
@@ -350,6 +351,15 @@ class OpenWork(Stream[W, E], Generic[W, E]):
     def _fact(self, shape: str, **facts: Any) -> Any:
         kind: type[Any] = self.FACTS[shape]
         return kind(**facts)
+
+
+def work_at(stream: str) -> OpenWork[Any, Any]:
+    """The job or batch with this name, as it is before its first fact. Raises BadInput for another stream."""
+    category, key = split_name(stream)
+    kind = KNOWN.streams.get(category)
+    if kind is None or not issubclass(kind, OpenWork):
+        raise BadInput(f"{stream} is no stream of a job or a batch")
+    return kind(*key)
 
 
 def facts_of(*kinds: type[WorkFact]) -> dict[str, type[WorkFact]]:

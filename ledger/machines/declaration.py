@@ -25,9 +25,6 @@ class MarkedFunction(Generic[F]):
         return self.function
 
 
-Marker = Callable[[F], MarkedFunction[F]]
-
-
 def _mark(
     kind: Kind, on: Sequence[Edge | Sequence[Edge]], from_: str | None, to: str | Sequence[str]
 ) -> Callable[[F], MarkedFunction[F]]:

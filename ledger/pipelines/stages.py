@@ -258,13 +258,11 @@ def _round_of(stream: str) -> tuple[str, int] | None:
 
 def _is_over(ledger: Ledger, claimant: Claimant) -> bool:
     """Whether the job or batch has ended."""
-    from ..jobs import OpenBatch, OpenJob
-    from ..jobs.work import OpenWork  # rarely needed, and slow to import
+    from ..jobs.work import work_at  # rarely needed, and slow to import
 
-    kinds: dict[str, type[OpenWork[Any, Any]]] = {kind.CATEGORY: kind for kind in (OpenJob, OpenBatch)}
     try:
-        category, key = split_name(claimant.stream)
-        return category in kinds and ledger.load(kinds[category], *key).over
+        (work,) = ledger.load_each([work_at(claimant.stream)])
+        return work.over
     except BadInput:  # not the name of a job or batch
         return False
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -97,26 +96,6 @@ def changes(old: Any, new: Any, path: Path = ()) -> list[Change]:
     else:
         return [] if same(old, new) else [Change(path, old, new)]
     return [change for key, was, now in pairs for change in changes(was, now, (*path, key))]
-
-
-def applied(tree: Any, made: Iterable[Change]) -> Any:
-    """The tree after changes; `applied(old, changes(old, new))` is `new`."""
-    root = {"": copy.deepcopy(tree)}
-    gone: list[tuple[Any, str | int]] = []
-    for change in made:
-        *way, last = ("", *change.path)
-        place: Any = root
-        for key in way:
-            place = place[key]
-        if change.new is ABSENT:
-            gone.append((place, last))
-        elif isinstance(place, list) and last == len(place):
-            place.append(copy.deepcopy(change.new))
-        else:
-            place[last] = copy.deepcopy(change.new)
-    for place, last in reversed(gone):  # from the end of a list
-        del place[last]
-    return root[""]
 
 
 def same(one: Any, other: Any) -> bool:

@@ -183,7 +183,7 @@ class Copies:
         self.run(SQL.forget_kept, view=view.name, copy=number)
         self.drop(view, number)
 
-    def drop(self, view: View, number: int, *, timeout_ms: int = SHORT_MS) -> bool:
+    def drop(self, view: View, number: int) -> bool:
         """Drop a copy that is neither live nor kept; False if it is still being read, so try later.
 
         It waits only briefly for a lock, because the next readers of the view would wait behind it. The row
@@ -192,7 +192,7 @@ class Copies:
         """
         try:
             with self.connection.transaction():
-                self.run(SQL.short_lock, ms=timeout_ms)
+                self.run(SQL.short_lock, ms=SHORT_MS)
                 self.run(SQL.remove_copy, view=view.name, copy=number)
                 if self.run(SQL.is_wanted, view=view.name, copy=number):
                     raise psycopg.Rollback

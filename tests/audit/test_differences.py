@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from ledger import Body, Ledger, StreamNotFound
 from projections.audit import Change, Moment, blame, changes, diff, path_text
 from projections.audit.blame import leaves
-from projections.audit.differences import ABSENT, applied
+from projections.audit.differences import ABSENT
 from projections.audit.fold import Members, tree_of
 from tests.lamp import LampBroke, LampMade, LampRead, LampSwitchedOn, OpenLamp
 
@@ -58,6 +59,28 @@ def at(tree: Any, path: tuple[str | int, ...]) -> Any:
                 pass
         return ABSENT
     return tree
+
+
+def applied(tree: Any, made: Sequence[Change]) -> Any:
+    """The tree after changes; `applied(old, changes(old, new))` is `new`."""
+    root = {"": copy.deepcopy(tree)}
+    gone: list[tuple[Any, str | int]] = []
+    for change in made:
+        way: list[Any]
+        last: Any
+        *way, last = ("", *change.path)
+        place: Any = root
+        for key in way:
+            place = place[key]
+        if change.new is ABSENT:
+            gone.append((place, last))
+        elif isinstance(place, list) and last == len(place):
+            place.append(copy.deepcopy(change.new))
+        else:
+            place[last] = copy.deepcopy(change.new)
+    for place, last in reversed(gone):  # from the end of a list
+        del place[last]
+    return root[""]
 
 
 @LAWS

@@ -34,7 +34,7 @@ def savings() -> Iterator[Savings]:
         yield opened
 
 
-def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -154,7 +154,7 @@ def test_a_projection_goes_on_where_it_stopped(savings: Savings) -> None:
             application_class=Savings, projection_class=SumsProjection, view_class=Sums
         ) as runner:
             savings.put_in(account_id, 3)
-            runner.wait(savings.recorder.max_notification_id(), timeout=10)
+            runner.wait(savings.recorder.max_notification_id(), timeout=60)
             assert runner.view.of(account_id) == savings.repository.get(account_id).balance
             with pytest.raises(IntegrityError):
                 runner.view.add(account_id, 100, Tracking("Savings", 2))

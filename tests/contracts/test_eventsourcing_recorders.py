@@ -135,8 +135,8 @@ def test_a_waiting_subscription_stops_promptly(recorder: LedgerProcessRecorder) 
         assert not waiting.done()
         began = time.monotonic()
         subscription.stop()
-        assert len(waiting.result(timeout=10)) <= 1
-    assert time.monotonic() - began < 1
+        assert len(waiting.result(timeout=60)) <= 1
+    assert time.monotonic() - began < 5
 
 
 # Numbering.

@@ -58,7 +58,7 @@ def wait_for(
     log: Ledger, process: subprocess.Popen[str], condition: Callable[[list[Recorded]], bool]
 ) -> None:
     """Wait until the log fulfils a condition while the demo runs."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not condition(recorded(log)):
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline

@@ -67,7 +67,7 @@ def test_a_page_does_what_it_says(name: str, reader: dict[str, str], tmp_path: P
     folder.mkdir()
     command = [sys.executable, "-W", "error", "-m", "tests.docs.play", str(PAGES[name])]
     ways: dict[str, Any] = {"cwd": folder, "env": reader | {"PYTHONPATH": str(ROOT)}, "text": True}
-    done = subprocess.run(command, capture_output=True, timeout=120, check=False, **ways)
+    done = subprocess.run(command, capture_output=True, timeout=300, check=False, **ways)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", "a page's code ends quietly"
 
@@ -149,7 +149,7 @@ def test_a_page_that_is_wrong_is_caught(
     page.write_text(text, encoding="utf-8")
     command = [sys.executable, "-W", "error", "-m", "tests.docs.play", str(page)]
     ways: dict[str, Any] = {"cwd": tmp_path, "env": reader | {"PYTHONPATH": str(ROOT)}, "text": True}
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False, **ways)
+    done = subprocess.run(command, capture_output=True, timeout=300, check=False, **ways)
     assert done.returncode != 0
     assert complaint in done.stderr
 

@@ -35,7 +35,7 @@ sys.stdin.read()
 """
 
 
-def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for a condition, or fail."""
     deadline = time.monotonic() + seconds
     while not condition():

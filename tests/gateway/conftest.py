@@ -53,7 +53,7 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "NO_COLOR": ""} | more
 
 
-def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for a condition, or fail."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -79,7 +79,7 @@ def process(dsn: str) -> Callable[..., Ended]:
             env=environment(**({"LEDGER_DSN": dsn} | more)),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         return Ended(done.returncode, done.stdout, done.stderr)

@@ -47,7 +47,7 @@ def test_a_command_loads_no_other() -> None:
     )
     loaded = {name for name in done.stdout.splitlines()[-1].split("'") if name.startswith("gateway.")}
     assert "gateway.cli.log" in loaded
-    assert not loaded & {"gateway.cli.jobs.group", "gateway.cli.machines.group", "gateway.cli.verify"}
+    assert not loaded & {"gateway.cli.jobs.submit", "gateway.cli.machines.show", "gateway.cli.verify"}
 
 
 def test_a_word_that_is_no_command_is_answered_with_what_is_near(pledger: Pledger, log: Ledger) -> None:

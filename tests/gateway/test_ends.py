@@ -49,7 +49,7 @@ def test_codes_are_what_they_always_were() -> None:
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
-        ("BadName", 2), ("BadBody", 2), ("UnknownTopic", 2), ("MoveNotAllowed", 1), ("EffectFailed", 1),
+        ("BadName", 2), ("BadBody", 2), ("MoveNotAllowed", 1), ("EffectFailed", 1),
         ("StreamConflict", 5), ("GuardFailed", 5), ("CommandReused", 5), ("StreamNotFound", 3),
         ("SchemaMismatch", 4), ("ServerUnavailable", 4), ("LedgerBusy", 4), ("ReadOnly", 4),
         ("NoPermission", 4), ("DamagedLedger", 1), ("CursorMismatch", 1),

@@ -52,7 +52,7 @@ def working(log: Ledger, registry: str = REGISTRY, **options: Any) -> Iterator[A
         at_work.end()
 
 
-def eventually(condition: Callable[[], object], seconds: float = 6.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for a condition, or fail."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -158,7 +158,7 @@ def test_of_very_many_missed_times_the_last_is_found_at_once() -> None:
     assert missed("* * * * * *", BERLIN, utc(2016, 1, 1), upto) == [upto]
     assert missed("30 2 * * *", BERLIN, utc(1990, 1, 1), upto) == [utc(2026, 10, 25, 0, 30)]
     assert len(missed("* * * * * *", BERLIN, upto - timedelta(seconds=MANY), upto)) == MANY
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
 
 
 # Firing

@@ -22,7 +22,7 @@ SCOPES = (
 )
 
 
-def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for a condition, or fail."""
     deadline = time.monotonic() + seconds
     while not condition():

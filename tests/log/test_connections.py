@@ -24,7 +24,7 @@ from ledger.log.install import init
 from tests.lamp import LampRead, OpenLamp
 
 
-def eventually(condition: Any, seconds: float = 30.0) -> None:
+def eventually(condition: Any, seconds: float = 60.0) -> None:
     """Wait for a condition, or fail."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -141,7 +141,7 @@ def test_a_full_pool_is_told_in_time(dsn: str) -> None:
             started = time.monotonic()
             with pytest.raises(LedgerBusy, match=r"no connection is free .*raise max_size"):
                 attempt()
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 20
         held.close()
         assert log.append("lamp/a", LampRead()).version == 1
 
@@ -168,7 +168,7 @@ def test_a_wrong_way_in_is_told_at_once(dsn: str, change: dict[str, Any], wrong:
     started = time.monotonic()
     with pytest.raises(ServerUnavailable, match=wrong) as caught:
         ledger.connect(make_conninfo(dsn, **change), timeout=60)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 40
     assert type(caught.value) is ServerUnavailable
     assert "password=" not in str(caught.value)
 

@@ -20,10 +20,10 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from ledger import BadBody, BadInput, Event, Meta, Recorded, Unknown, UnknownTopic, UnreadableEvent, acting
+from ledger import BadBody, BadInput, Event, Meta, Recorded, Unknown, UnreadableEvent, acting
 from ledger.domain.frozen import FrozenDict
 from ledger.domain.state import STAMP, TREE, Pending, dump, load, stamped
-from ledger.domain.topics import event_class, read_event
+from ledger.domain.topics import read_event
 from ledger.log.recorded import ambient
 from tests.lamp import LampMade, LampRead, LampSwitchedOn
 
@@ -114,8 +114,6 @@ def test_an_unknown_topic_is_carried_along() -> None:
     found = read_event("moon.rose", 4, '{"a":[1,{"b":2}]}')
     assert found == Unknown("moon.rose", 4, {"a": (1, {"b": 2})})
     assert found.to is None
-    with pytest.raises(UnknownTopic, match=r"'moon.rose'; import the module that declares it"):
-        event_class("moon.rose")
 
 
 def test_older_shapes_are_lifted() -> None:

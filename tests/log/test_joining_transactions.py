@@ -16,17 +16,10 @@ from ledger import (
     StreamConflict,
 )
 from tests.lamp import LampMade, LampRead, OpenLamp, Status
+from tests.log.test_joining import items, put
 
 Connection = psycopg.Connection[Any]
 Connect = Callable[..., Connection]
-
-
-def put(connection: Connection, item: str = "lamp") -> None:
-    connection.execute("INSERT INTO public.shelf VALUES (%s)", (item,))
-
-
-def items(connection: Connection) -> list[str]:
-    return [row[0] for row in connection.execute("SELECT item FROM public.shelf ORDER BY item").fetchall()]
 
 
 def test_one_join_after_the_other_sees_what_the_first_recorded(log: Ledger, user: Connection) -> None:

@@ -221,7 +221,7 @@ def test_a_session_that_cannot_be_had_in_time_is_told(log: Ledger) -> None:
     begin = time.monotonic()
     with pytest.raises(ServerUnavailable), gone.exclusive(STRIP, timeout_seconds=0.2):
         pass
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
     with log.locks.exclusive(STRIP, timeout_seconds=0):  # it is not noted as open
         pass
 

@@ -109,13 +109,13 @@ def test_a_timeout_is_for_the_whole_path(locks: AdvisoryLocks, connection: Conne
     first.entered()
     with second:
         begin = time.monotonic()
-        other = Other(locks.exclusive(["a", "b"], timeout_seconds=1.0))
-        eventually(lambda: time.monotonic() > begin + 0.6)
+        other = Other(locks.exclusive(["a", "b"], timeout_seconds=2.0))
+        eventually(lambda: time.monotonic() > begin + 1.6)
         first.leave()
         other.thread.join(30)
     assert isinstance(other.error, LockTimeout)
     assert other.error.stream == "b"
-    assert 0.95 < time.monotonic() - begin < 1.5
+    assert 1.95 < time.monotonic() - begin < 3.5
 
 
 @pytest.mark.parametrize("seconds", [0, 0.0, 0.001, 0.3])
@@ -124,7 +124,7 @@ def test_a_timeout_says_who_has_what(locks: AdvisoryLocks, connection: Connectio
         begin = time.monotonic()
         with pytest.raises(LockTimeout) as caught, locks.exclusive(STRIP, timeout_seconds=seconds):
             pass
-        assert seconds <= time.monotonic() - begin < seconds + 1
+        assert seconds <= time.monotonic() - begin < seconds + 10
         (pid,) = {pid for pid in sessions(connection) if f"server process {pid})" in str(caught.value)}
         assert (caught.value.stream, caught.value.seconds) == (SLICE[-1], seconds)
         assert caught.value.holder == f"tester (server process {pid})"

@@ -263,4 +263,4 @@ def test_a_scope_that_lost_its_lock_lets_others_in_at_once(
         begin = time.monotonic()
         waiter.entered()
         waiter.leave()
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 20

@@ -56,7 +56,7 @@ def in_thread(work: Callable[[], None]) -> None:
         pool.submit(work).result(60)
 
 
-def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

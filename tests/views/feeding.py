@@ -55,7 +55,7 @@ class consumer:
         self.process.wait()
 
 
-def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for a condition, or fail."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -159,7 +159,7 @@ def test_an_append_that_is_held_open_makes_attaching_give_up_and_leaves_nothing(
     with pytest.raises(LedgerBusy, match="held it all the time"):
         detach(log, TALLY, timeout=0.3)
     log.append("lamp/c", LampMade())
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     user.commit()
     assert detach(log, TALLY)
     Projector(log, [TALLY]).catch_up()

@@ -179,13 +179,13 @@ def test_they_are_served_and_say_when_the_ledger_cannot_be_read(dsn: str, declar
     declare()
     with ledger.connect(dsn, timeout=0.1) as log, serving(log, 0) as port:
         at = f"http://127.0.0.1:{port}/metrics"
-        with urllib.request.urlopen(at, timeout=10) as answer:
+        with urllib.request.urlopen(at, timeout=60) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=")
             text = answer.read().decode()
         assert sample(text, "pledger_up") == 1
         assert sample(text, "pledger_view_state", view="watts", state="not made") == 1
         log.schema = "nowhere"
-        with urllib.request.urlopen(at, timeout=10) as answer:
+        with urllib.request.urlopen(at, timeout=60) as answer:
             text = answer.read().decode()
         assert sample(text, "pledger_up") == 0
         assert "pledger_view" not in text

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from ledger.pipelines import Pipeline
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of every pipeline that this process has imported."""
+def group_of(name: str) -> typer.Typer:
+    """The commands of a pipeline that this process has imported."""
     from ledger.pipelines import PIPELINES
 
-    for pipeline in PIPELINES.values():
-        group = typer.Typer(help=pipeline.help, rich_markup_mode=None)
-        for command in _commands(pipeline):
-            group.command()(bound(pipeline, command))
-        app.add_typer(group, name=pipeline.name)
+    pipeline = PIPELINES[name]
+    group = typer.Typer(help=pipeline.help, rich_markup_mode=None)
+    for command in _commands(pipeline):
+        group.command()(bound(pipeline, command))
+    return group
 
 
 def _commands(pipeline: Pipeline) -> Iterator[Callable[..., None]]:
