@@ -8,11 +8,9 @@ are checked as for any other move. Any number of runners may run; each object mo
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -24,7 +22,6 @@ from ledger.errors import (
     DamagedLedger,
     GuardRefused,
     InvalidTransition,
-    NoPermission,
     TransitionConflict,
     TransitionFailed,
 )
@@ -33,6 +30,7 @@ from ledger.machines import Machine
 from ledger.machines.definition import Edge
 from ledger.machines.move import checked_metadata
 from ledger.roles import require_roles
+from projections.engine.follower import retry_outages
 from projections.feeds import filling_of
 
 SQL = Statements(__package__, "timeouts")
@@ -129,6 +127,7 @@ class Timeouts:
         shortest = min(_after(edges[0]) for _, edges in self.edges).total_seconds()
         self.longest_pause = min(longest_pause, max(shortest, SHORTEST_PAUSE))
         self._asked: dict[str, tuple[int, float]] = {}
+        self._alive = 0.0
 
     def run_once(self, stop: threading.Event | None = None) -> TimeoutCounts:
         """Move what is due now. Raises SchemaMismatch without the view, NoPermission, ServerUnavailable."""
@@ -149,6 +148,7 @@ class Timeouts:
                     figures = figures.with_one("waiting")
                     continue
                 figures += self._move(machine, edges, due)
+                self._alive = time.monotonic()
         return figures
 
     def run(
@@ -160,22 +160,16 @@ class Timeouts:
 
         Waits for a lost server up to the ledger's `timeout`; then raises ServerUnavailable.
         """
-        deadline = math.inf
         while not (stop and stop.is_set()):
-            seen = self.ledger.wakeup.seen()
-            try:
-                figures, pause = self.run_once(stop), self._pause()
-                deadline = math.inf
-            except ServerUnavailable as error:
-                deadline = min(deadline, time.monotonic() + self.ledger.pool.timeout)
-                if isinstance(error, NoPermission) or time.monotonic() > deadline:
-                    raise
-                with suppress(ServerUnavailable):
-                    self.ledger.check_again()
-                figures, pause = TimeoutCounts(), SHORTEST_PAUSE
-            if figures.due:
-                report(figures)
-            self._wait(seen, pause, stop)
+            seen, self._alive = self.ledger.wakeup.seen(), time.monotonic()
+            done = retry_outages(
+                self.ledger, lambda: (self.run_once(stop), self._pause()), stop, alive=lambda: self._alive
+            )
+            if done is None:
+                return
+            if done[0].due:
+                report(done[0])
+            self._wait(seen, done[1], stop)
 
     # Finding
 

@@ -20,9 +20,10 @@ from itertools import count
 from json.encoder import encode_basestring_ascii
 from operator import itemgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeGuard, TypeVar
 
 import psycopg
+from psycopg.errors import UniqueViolation
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -359,10 +360,12 @@ class Lost(Exception):
 _IDLE = TransactionStatus.IDLE
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _RECORD = Struct(">iiiqiiqiiqii")
-"""A binary record of append_one: the number of columns, then type, length and value of each. The last value
-follows."""
-FORMATS = [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
-"""The formats of append_one's values: bytes in binary, all others as text."""
+"""The start of a record of append_one: the number of columns, then type, length and value of position,
+version and time, then type and length of the outcome."""
+_RECORDED = slice(_RECORD.size, _RECORD.size + len("recorded"))
+ONE_FORMATS = [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]
+"""The formats of append_one's values: bytes and arrays in binary, all others as text."""
+_STREAM_FORMATS = [0, 0, 1, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1]
 _MANY_FORMATS = [0, 1, 0, 0, 1, 0, 1, 1, 1, 0, 0, 1]
 _TEXT, _BYTEA = 25, 17
 _ARRAY = Struct(">iiiii")
@@ -385,6 +388,11 @@ def _call_one(schema: str) -> tuple[bytes, bytes]:
 
 
 @cache
+def _call_stream(schema: str) -> tuple[bytes, bytes]:
+    return SQL.append_stream.prepared(schema)
+
+
+@cache
 def _call_many(schema: str) -> tuple[bytes, bytes]:
     return SQL.append_many.prepared(schema)
 
@@ -403,38 +411,130 @@ def send(
     other.
     Raises StreamConflict, GuardFailed, CommandReused with the transaction still usable, and psycopg's errors.
     """
-    if len(appends) == 1 and len(appends[0].events) == 1:
+    if len(appends) == 1 and appends[0].events:
         append = appends[0]
-        if isinstance(append.expected, Exact) and append.set_token is None:
-            return _send_one(connection, schema, append, append.expected.version, meta, command)
+        if command is None and _is_lean(append) and _has_own_transaction(connection):
+            done = _send_one(connection, schema, append, meta)
+            if done is not None:
+                return done
+        return _send_stream(connection, schema, append, meta, command)
     return _send_many(connection, schema, appends, meta, command, order)
 
 
-def _send_one(
-    connection: Connection, schema: str, append: Append, expected: int, meta: str, command: str | None
+def _has_own_transaction(connection: Connection) -> TypeGuard[CallingConnection]:
+    """Whether a statement on this connection is a transaction: then libpq is called directly."""
+    return isinstance(connection, CallingConnection) and connection.pgconn.transaction_status == _IDLE
+
+
+def _is_lean(append: Append) -> bool:
+    """Whether append_one records it: one event, no lease, and a state only at an exact version."""
+    return (
+        len(append.events) == 1
+        and append.set_token is None
+        and (append.state is None or isinstance(append.expected, Exact))
+    )
+
+
+def _send_one(connection: CallingConnection, schema: str, append: Append, meta: str) -> Appended | None:
+    """Record one event by append_one; None where the head is behind the events: nothing is recorded then."""
+    stream, (body,), _, status, state, base, state_schema, _, head = append
+    topic, number, data, raw, own_meta = body
+    at, wanted, token = _expectation(append)
+    meta = own_meta or meta
+    try:
+        values = [
+            stream.encode(), b"%d" % at, topic.encode(), b"%d" % number,
+            None if data is None else data.encode(), raw, meta.encode(), b"t" if head else b"f",
+            None if status is None else status.encode(),
+            None if state is None or base != at else state.encode(),
+            None if state_schema is None else b"%d" % state_schema,
+            None if wanted is None else _array(wanted), None if token is None else b"%d" % token,
+        ]  # fmt: skip
+        checked = b"".join(filter(None, (*values[:5], values[6], values[8], values[9])))
+    except (AttributeError, TypeError):
+        _check_texts((stream, topic, data, meta, status, state))
+        raise BadInput(f"{shown(body)} of {stream} must have a topic and the number of its schema") from None
+    if b"\x00" in checked:
+        _check_texts((stream, topic, data, meta, status, state))
+    try:
+        row = connection.call(*_call_one(schema), values, ONE_FORMATS)
+    except UniqueViolation as error:
+        if error.diag.constraint_name != "events_stream_version":
+            raise
+        return None
+    _, _, _, position, _, _, version, _, _, micros, _, _ = _RECORD.unpack_from(row)
+    if row[_RECORDED] != b"recorded":
+        raise _refused(append, None, _decoded(row))
+    at_time = EPOCH + timedelta(microseconds=micros)
+    return Appended(position, position, at_time, FrozenDict({stream: version}))
+
+
+def _expectation(append: Append) -> tuple[int, Sequence[str] | None, int | None]:
+    """What is expected, as the SQL functions take it: a number, and the statuses and the token of a guard."""
+    expected = append.expected
+    if isinstance(expected, Exact):
+        return expected.version, None, None
+    if isinstance(expected, Guard):
+        return Guard.NUMBER, None if expected.statuses is None else sorted(expected.statuses), expected.token
+    try:
+        return expected.NUMBER, None, None
+    except AttributeError:
+        raise BadInput(
+            f"what {append.stream} is expected at must be Exact, NEW, ANY, EXISTS or Guard"
+        ) from None
+
+
+def _send_stream(
+    connection: Connection, schema: str, append: Append, meta: str, command: str | None
 ) -> Appended:
-    body = append.events[0]
-    values = (
-        append.stream, str(expected), body.topic, str(body.schema), body.data, body.raw, body.meta or meta,
-        "t" if append.head else "f", append.status, append.state if append.base == expected else None,
-        None if append.state_schema is None else str(append.state_schema), command,
-        digest_of((append,)) if command else None,
-    )  # fmt: skip
-    _check_texts(values[:5] + values[6:12])
-    if isinstance(connection, CallingConnection) and connection.pgconn.transaction_status == _IDLE:
-        raw = [value.encode() if isinstance(value, str) else value for value in values]
-        row = connection.call(*_call_one(schema), raw, FORMATS)
-        _, _, _, position, _, _, version, _, _, micros, _, _ = _RECORD.unpack_from(row)
-        at, outcome = EPOCH + timedelta(microseconds=micros), row[_RECORD.size :].decode()
+    """Record the events of one stream by append_stream."""
+    stream, events, _, status, state, base, state_schema, set_token, head = append
+    topics, schemas, datas, raws, metas = zip(*events, strict=True)
+    if None in topics:
+        raise BadInput(f"an event of {stream} has no topic")
+    number, wanted, token = _expectation(append)
+    for texts in (topics, datas, metas, (stream, meta, status, state, command)):
+        _check_texts(texts)
+    digest = digest_of((append,)) if command else None
+    if _has_own_transaction(connection):
+        values = [
+            stream.encode(), b"%d" % number, _array(topics), _integers(schemas), _array(datas),
+            _array(raws, _BYTEA), _array(metas), meta.encode(), b"t" if head else b"f",
+            *(None if value is None else str(value).encode()
+              for value in (status, state, state_schema, base, set_token)),
+            None if wanted is None else _array(wanted), None if token is None else b"%d" % token,
+            None if command is None else command.encode(), digest,
+        ]  # fmt: skip
+        found = _decoded(connection.call(*_call_stream(schema), values, _STREAM_FORMATS))
     else:
-        ((position, version, at, outcome),) = _row(connection, SQL.append_one.text(schema), values)
-        at = at.astimezone(UTC)
-    if outcome in ("recorded", "repeated"):
-        versions = FrozenDict({append.stream: version})
-        return Appended(position, position, at, versions, outcome == "repeated")
-    if outcome == "reused":
-        raise CommandReused(command or "")
-    raise StreamConflict(append.stream, str(append.expected), version)
+        (found,) = _row(
+            connection, SQL.append_stream.text(schema),
+            (stream, number, *map(_column, (topics, schemas, datas, raws, metas)), meta, head, status, state,
+             state_schema, base, set_token, wanted, token, command, digest),
+        )  # fmt: skip
+    position, version, at, outcome, *_ = found
+    if outcome not in ("recorded", "repeated"):
+        raise _refused(append, command, found)
+    versions = FrozenDict({stream: version})
+    return Appended(position, position + len(events) - 1, at.astimezone(UTC), versions, outcome == "repeated")
+
+
+def _decoded(record: bytes) -> tuple[Any, ...]:
+    """A record of append_one or append_stream, as psycopg would read it."""
+    position, version, micros, outcome, status, token = columns(record)
+    return (
+        None if position is None else _number(position),
+        None if version is None else _number(version),
+        None if micros is None else EPOCH + timedelta(microseconds=_number(micros)),
+        bytes.decode(outcome or b""),
+        None if status is None else status.decode(),
+        None if token is None else _number(token),
+    )
+
+
+def _refused(append: Append, command: str | None, found: Sequence[Any]) -> Exception:
+    _, version, _, outcome, status, token = found
+    return _refusal(outcome, {append.stream: append}, command, append.stream, version, status, token)
 
 
 def _row(connection: Connection, statement: bytes, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -521,13 +621,9 @@ def _spec(append: Append) -> str:
         more += f',"base":{base},"schema":{"null" if schema is None else schema}'
     if token is not None:
         more += f',"set_token":{token}'
+    number, wanted, wanted_token = _expectation(append)
     if isinstance(expected, Guard):
-        wanted = None if expected.statuses is None else sorted(expected.statuses)
-        more += f',"wanted":{json.dumps(wanted)},"token":{json.dumps(expected.token)}'
-    try:
-        number = expected.version if isinstance(expected, Exact) else expected.NUMBER
-    except AttributeError:
-        raise BadInput(f"the expectation for {stream} must be Exact, NEW, ANY, EXISTS or Guard") from None
+        more += f',"wanted":{json.dumps(wanted)},"token":{json.dumps(wanted_token)}'
     return (
         f'{{"stream":{encode_basestring_ascii(stream)},"expected":{number},'
         f'"head":{"true" if head else "false"},"count":{len(events)}{more}}}'
@@ -565,7 +661,7 @@ def columns(record: bytes) -> list[bytes | None]:
 
 
 def _array(values: Sequence[Any], kind: int = _TEXT) -> bytes | None:
-    """A binary text[] or bytea[]; null if all values are null."""
+    """A binary text[] or bytea[]; null if it has values and all of them are null."""
     parts = [_ARRAY.pack(1, 1, kind, len(values), 1)]
     for value in values:
         if value is None:
@@ -573,7 +669,7 @@ def _array(values: Sequence[Any], kind: int = _TEXT) -> bytes | None:
         else:
             raw = value if kind == _BYTEA else value.encode()
             parts += (_COUNT.pack(len(raw)), raw)
-    return b"".join(parts) if values.count(None) < len(values) else None
+    return None if values and values.count(None) == len(values) else b"".join(parts)
 
 
 def _integers(values: Sequence[int]) -> bytes:

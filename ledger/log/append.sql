@@ -2,9 +2,15 @@
 -- plan node.
 
 -- name: append_one
--- Append one event at an exact version; the lean path.
+-- Append one event to a stream, in a transaction of its own; the lean path.
 SELECT {schema}.append_one(%s::text, %s::bigint, %s::text, %s::smallint, %s::jsonb, %b::bytea, %s::jsonb, %s::boolean,
-                           %s::text, %s::text, %s::integer, %s::text, %b::bytea);
+                           %s::text, %s::text, %s::integer, %b::text[], %s::bigint);
+
+-- name: append_stream
+-- Append events to one stream, all or nothing.
+SELECT {schema}.append_stream(%s::text, %s::bigint, %b::text[], %b::smallint[], %b::text[], %b::bytea[], %b::text[],
+                              %s::jsonb, %s::boolean, %s::text, %s::text, %s::integer, %s::bigint, %s::bigint, %b::text[],
+                              %s::bigint, %s::text, %b::bytea);
 
 -- name: append_from
 -- Append one event by the status that a stream is in.

@@ -1,9 +1,10 @@
 """
 Appends that wait share a commit.
 
-The first append of a process goes at once, on the path that it would take without this. An append that comes
-while others are under way waits for one of them to end, and then goes with all that wait by then, in one
-transaction. Nothing waits for a clock, so an append that is alone takes no longer.
+The first appends of a process go at once, each on the path that it would take without this. Where more than
+a few are under way, an append waits for what is sent before it to end, and then goes with all that wait by
+then, in one transaction. Appends to one stream, of which only one could go on, wait for each other likewise.
+Nothing waits for a clock, so an append that is alone takes no longer.
 
 No thread serves others for long: the thread whose append is first in the queue *leads*. It sends the group,
 hands each of its followers the outcome, and passes the lead on to the next one that waits.
@@ -32,8 +33,8 @@ from .pool import Pool
 from .recorded import Meta
 from .server_errors import TRANSIENT
 
-AT_ONCE: Final = 2
-"""Groups under way at once: while one is at the server, the next is made."""
+FEW: Final = 8
+"""Appends that go at once, each alone: small groups cost the server more than they save."""
 MOST: Final = 256
 """Appends in one group, and events in an append that may be in one."""
 MOST_BYTES: Final = 2**20
@@ -84,6 +85,10 @@ class Committer:
         self._mutex = Lock()
         self._queue: list[Waiting] = []
         self._leading: set[Waiting] = set()
+        self._inside = 0
+        """How many are in the queue or under way."""
+        self._last = 1
+        """How many the last group had: a crowd that was just served comes back in a moment."""
         self._streams: set[str] = set()
         """The streams of the groups under way: another group would only meet their locks."""
 
@@ -116,17 +121,23 @@ class Committer:
     # The queue
 
     def _leads(self, mine: Waiting) -> bool:
-        """Whether it goes at once, with all that wait; else it is in the queue now."""
+        """Whether it goes at once, of many with all that wait; else it is in the queue now."""
         with self._mutex:
-            if len(self._leading) < AT_ONCE and mine.append.stream not in self._streams:
+            self._inside += 1
+            if self._may_lead(mine):
                 self._let_lead(mine)
-                if self._queue:
+                if self._queue and self._inside > FEW:
                     self._gather(mine)
                 return True
             mine.turn = Lock()
             mine.turn.acquire()
             self._queue.append(mine)
             return False
+
+    def _may_lead(self, one: Waiting) -> bool:
+        return (
+            max(self._inside, self._last) <= FEW or not self._leading
+        ) and one.append.stream not in self._streams
 
     def _let_lead(self, one: Waiting) -> None:
         one.group, one.since = [one], time.monotonic()
@@ -169,6 +180,7 @@ class Committer:
             if mine not in self._queue:
                 return False
             self._queue.remove(mine)
+            self._inside -= 1
             long_ago = time.monotonic() - PATIENCE
             self._leading = {one for one in self._leading if one.since > long_ago}
             heir = self._heir()
@@ -178,12 +190,11 @@ class Committer:
 
     def _heir(self) -> Waiting | None:
         """The first in the queue that may lead, and now does."""
-        if len(self._leading) < AT_ONCE:
-            for nth, one in enumerate(self._queue):
-                if one.append.stream not in self._streams:
-                    del self._queue[nth]
-                    self._let_lead(one)
-                    return one
+        for nth, one in enumerate(self._queue):
+            if self._may_lead(one):
+                del self._queue[nth]
+                self._let_lead(one)
+                return one
         return None
 
     def _end(self, mine: Waiting) -> None:
@@ -191,6 +202,8 @@ class Committer:
         mine.ended = True
         with self._mutex:
             self._leading.discard(mine)
+            self._inside -= len(mine.group)
+            self._last = len(mine.group)
             self._streams.difference_update([one.append.stream for one in mine.group])
             heir = self._heir() if self._queue else None
         if heir is not None:

@@ -98,6 +98,11 @@ def total() -> int | None:
     return dataclasses.field(default=None, metadata={"total": True})
 
 
+def id_of_level(default: Any = dataclasses.MISSING) -> int:
+    """The id of an item, or of one above it."""
+    return dataclasses.field(default=default, metadata={"id": True})  # type: ignore[no-any-return]
+
+
 def below() -> FrozenDict[int, Any]:
     """The children of a state, by id: filled when a tree is read."""
     return dataclasses.field(default=FrozenDict(), metadata=TREE)
@@ -335,21 +340,21 @@ def _unborn(kind: Any) -> Mapping[str, Any]:
 # The numbers of a state, its ids and totals, are checked in `__new__`, when a caller makes one. Loading a
 # state and folding do not call `__new__`: what is in the log was checked before.
 
-_NUMBERS: dict[type[Any], frozenset[str]] = {}
-_MAY_BE_NONE: dict[type[Any], frozenset[str]] = {}
 
-
-def know_numbers(state: type[Any], ids: Iterable[str], totals: Iterable[str]) -> None:
-    """Register these fields to be checked; of them a total may be None."""
-    _MAY_BE_NONE[state] = frozenset(totals)
-    _NUMBERS[state] = _MAY_BE_NONE[state] | frozenset(ids)
-
-
-def check_numbers(state: type[Any], fields: Mapping[str, Any]) -> None:
+def check_numbers(state: Any, fields: Mapping[str, Any]) -> None:
     """Check the given fields of a state. Raises BadName for a value that is not an integer of 0 or more."""
-    for name in fields.keys() & _NUMBERS.get(state, ()):
-        if fields[name] is not None or name not in _MAY_BE_NONE[state]:
+    numbers = _numbers(state)
+    for name in fields.keys() & numbers:
+        if fields[name] is not None or numbers[name] == "id":
             checked_id(name, fields[name])
+
+
+@cache
+def _numbers(state: Any) -> Mapping[str, str]:
+    """The fields that are ids or totals, and which of both each is; a total may be None."""
+    kinds = {"id", "total"}
+    found = {field.name: kinds & field.metadata.keys() for field in dataclasses.fields(state)}
+    return {name: kind.pop() for name, kind in found.items() if kind}
 
 
 # The item open for change: its methods decide, and record facts.
@@ -450,7 +455,6 @@ class OpenItem(Stream[I, ItemFact]):
         if "CATEGORY" in cls.__dict__:
             shown, root = fields_of(cls.STATE), len(cls.IDENT.fields()) == 1
             cls.IDS = [(place, name) for place, name in enumerate(cls.IDENT.fields()) if name in shown]
-            know_numbers(cls.STATE, [name for place, name in cls.IDS if place], totals_of(cls.STATE))
             cls.FACTS = facts_of(cls.CATEGORY, flags_of(cls.STATE), project=root, module=cls.__module__)
             cls._complete(shown)
 

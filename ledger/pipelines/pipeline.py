@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from inspect import Parameter, Signature
 from itertools import pairwise
 from types import new_class
@@ -34,7 +34,7 @@ from .facts import (
     Status,
 )
 from .ident import Ident
-from .item import Item, OpenItem, below, flag, named, total
+from .item import Item, OpenItem, below, flag, id_of_level, named, total
 from .readiness import BecameReady, Gate, OpenReadiness
 
 PIPELINES: Final[dict[str, Pipeline]] = {}
@@ -177,8 +177,7 @@ def _state(pipeline: Pipeline, depth: int, child: type[Item] | None) -> Any:
     level = pipeline.levels[depth]
     fields: list[Any] = [] if depth else [("project_name", str)]
     for above in pipeline.levels[1 : depth + 1]:
-        default = [] if above.default is None else [above.default]
-        fields.append((above.id, int, *default))
+        fields.append((above.id, int, id_of_level(MISSING if above.default is None else above.default)))
     fields += [(each.name, bool, flag(clears=each.clears)) for each in level.flags]
     if not depth:
         fields += [(name, int | None, total()) for name in pipeline.totals]

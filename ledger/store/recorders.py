@@ -25,7 +25,7 @@ from eventsourcing.persistence import (
 )
 
 from ..errors import StreamConflict
-from ..log.append import Append, Appended, Appender, send
+from ..log.append import Append, Appended, send
 from ..log.cursor import Checkpoint
 from ..log.pool import Connection
 from ..log.read import SQL as READ
@@ -75,7 +75,6 @@ class LedgerAggregateRecorder(LedgerRecorder, AggregateRecorder):
 
     def __init__(self, ledger: Ledger, originators: Originators | None = None) -> None:
         super().__init__(ledger, originators)
-        self._appender = Appender(ledger.pool, ledger.schema)
         self._from_zero: set[str] = set()
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -112,7 +111,9 @@ class LedgerAggregateRecorder(LedgerRecorder, AggregateRecorder):
                     return list(range(appended.first_position, appended.last_position + 1))
 
     def _deliver(self, appends: Sequence[Append], order: Sequence[int], **_: Any) -> Appended:
-        return self._appender.append(appends, self.ledger.meta(), order)
+        if len(appends) == 1:
+            return self.ledger.committer.append(appends[0], self.ledger.meta())
+        return self.ledger.appender.append(appends, self.ledger.meta(), order)
 
     def _learns_from(self, conflict: StreamConflict, appends: Sequence[Append]) -> bool:
         """Whether the conflict came only from this recorder's wrong assumption on the numbering."""

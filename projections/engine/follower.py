@@ -6,6 +6,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from ledger import Cursor, Ledger, NoPermission, Recorded, ServerUnavailable
@@ -19,6 +20,39 @@ FIRST_PAUSE: Final = 0.001
 """Seconds before a follower that found nothing reads again."""
 LONGEST_PAUSE: Final = 0.05
 """Pauses double up to this while no events come."""
+
+
+def retry_outages(
+    ledger: Ledger,
+    act: Callable[[], R],
+    stop: threading.Event | None = None,
+    *,
+    check: Callable[[], None] = lambda: None,
+    alive: Callable[[], float] | None = None,
+    lost: Callable[[ServerUnavailable], None] = lambda error: None,
+) -> R | None:
+    """Call `act`, again while the server is unavailable, and return its result; None if `stop` was set.
+
+    check: called before each further try, when the server is back: it may be another. alive: the monotonic
+    time of the last progress within `act`; by default of its first call. lost: called with each outage.
+    Raises ServerUnavailable after the ledger's `timeout` without progress, NoPermission at once,
+    CursorMismatch if the server came back with another history.
+    """
+    began = time.monotonic()
+    while True:
+        try:
+            return act()
+        except NoPermission:
+            raise
+        except ServerUnavailable as error:
+            if time.monotonic() > (alive() if alive else began) + ledger.pool.timeout:
+                raise
+            lost(error)
+        if (stop or threading.Event()).wait(0.1):
+            return None
+        with suppress(ServerUnavailable):  # not back yet
+            ledger.check_again()
+            check()
 
 
 class BaseFollower(ABC, Generic[T]):
@@ -76,32 +110,12 @@ class BaseFollower(ABC, Generic[T]):
             pause = min(pause * 2, self.longest_pause)
 
     def retry_outages(self, act: Callable[[], R], stop: threading.Event | None = None) -> R | None:
-        """Call `act`, again while the server is unavailable, and return its result; None if `stop` was set.
+        """As `retry_outages` of the module, and only while the history is the one that was read."""
+        return retry_outages(self.ledger, act, stop, check=self._check_place)
 
-        Raises ServerUnavailable after the ledger's `timeout`, NoPermission at once, CursorMismatch where
-        another history came back.
-        """
-        deadline = time.monotonic() + self.ledger.pool.timeout
-        while True:
-            try:
-                return act()
-            except NoPermission:
-                raise
-            except ServerUnavailable:
-                if time.monotonic() > deadline:
-                    raise
-            if (stop or threading.Event()).wait(0.1):
-                return None
-            self._check_history()
-
-    def _check_history(self) -> None:
-        """After a lost connection the server may be another: go on only in the same history."""
-        try:
-            self.ledger.check_again()
-            if (stands := self.checkpoint.cursor) is not None:
-                self.ledger.check_cursor(stands)
-        except ServerUnavailable:
-            pass  # not back yet
+    def _check_place(self) -> None:
+        if (stands := self.checkpoint.cursor) is not None:
+            self.ledger.check_cursor(stands)
 
 
 class Follower(BaseFollower[Recorded]):

@@ -7,14 +7,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 from ledger import (
     DefinitionChanged,
     Ledger,
     LedgerError,
-    NoPermission,
     ServerUnavailable,
     UnknownView,
     ViewFailed,
@@ -29,7 +28,7 @@ from . import inline
 from .apply import Applier, BadEvent, CopyMoved, NewStatuses, view_errors
 from .background import Background
 from .copies import Copies, open_copies
-from .follower import FIRST_PAUSE, LONGEST_PAUSE
+from .follower import FIRST_PAUSE, LONGEST_PAUSE, retry_outages
 from .refold import learn_statuses
 from .view import View
 
@@ -276,23 +275,18 @@ class Projector(Background):
     def _retry_outages(self, act: Callable[[list[ViewFollower]], None], stop: threading.Event) -> None:
         """Call `act` with the followers, again during outages, for the ledger's `timeout`."""
         require_roles(self.ledger, "pledger views follow")
-        self._alive, told = time.monotonic(), ""
-        while True:
-            try:
-                with self._following() as followers:
-                    act(followers)
-                return
-            except NoPermission:
-                raise
-            except ServerUnavailable as error:
-                if time.monotonic() > self._alive + self.ledger.pool.timeout:
-                    raise
-                if told != str(error):
-                    told = str(error)
-                    _log.warning("the projector tries again: %s", error)
-            if stop.wait(0.1):
-                return
-            self._check_history()
+        self._alive, told = time.monotonic(), set[str]()
+
+        def follow() -> None:
+            with self._following() as followers:
+                act(followers)
+
+        def lost(error: ServerUnavailable) -> None:
+            if str(error) not in told:
+                told.add(str(error))
+                _log.warning("the projector tries again: %s", error)
+
+        retry_outages(self.ledger, follow, stop, alive=lambda: self._alive, lost=lost)
 
     @contextmanager
     def _following(self) -> Iterator[list[ViewFollower]]:
@@ -379,7 +373,3 @@ class Projector(Background):
             self._due[name] = time.monotonic() + self.again
             self.stopped[name] = error
             self.moved.notify_all()
-
-    def _check_history(self) -> None:
-        with suppress(ServerUnavailable):  # not back yet
-            self.ledger.check_again()

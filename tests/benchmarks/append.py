@@ -38,7 +38,7 @@ from psycopg import pq
 import ledger
 from ledger import Append, Body, Exact, acting
 from ledger.embedded import Embedded, throwaway
-from ledger.log.append import FORMATS
+from ledger.log.append import ONE_FORMATS
 from ledger.log.append import SQL as APPEND
 from ledger.log.connection import CallingConnection
 from ledger.log.install import init
@@ -155,12 +155,12 @@ class CallCrew:
         text = APPEND.append_one.text("ledger")
 
         def call(number: int) -> int:
-            line.call(name, statement, self.values("call", writer, number), FORMATS)
+            line.call(name, statement, self.values("call", writer, number), ONE_FORMATS)
             return 1
 
         def blocked(number: int) -> int:
             values = self.values("blocking", writer, number)
-            result = blocking.exec_prepared(name, values, FORMATS, pq.Format.BINARY)
+            result = blocking.exec_prepared(name, values, ONE_FORMATS, pq.Format.BINARY)
             assert result.status == pq.ExecStatus.TUPLES_OK
             return 1
 

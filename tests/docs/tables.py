@@ -35,8 +35,8 @@ def tables(connection: Connection) -> str:
     )
     parts = [
         "# Tables and functions\n", MADE,
-        "What `pledger init` makes in the ledger's schema. Only `append_one` and `append_many` write the\n"
-        "log; who may call and read what is said in [trust](../explanation/trust.md).\n\n## Tables\n",
+        "What `pledger init` makes in the ledger's schema. Only the functions `append_…` write the log;\n"
+        "who may call and read what is said in\n[trust](../explanation/trust.md).\n\n## Tables\n",
     ]  # fmt: skip
     for name, columns in _columns(connection).items():
         rows = (row(f"`{column}`", kind, extra) for column, kind, extra in columns)

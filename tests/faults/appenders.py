@@ -51,7 +51,7 @@ from tests.lamp import LampRead
 ROOT = Path(__file__).parents[2]
 WRONG = 0.02
 """The share of appends that a deferred constraint refuses at their commit."""
-CROWD = 8
+CROWD = 16
 """Threads of one process that append at once."""
 
 
@@ -114,7 +114,7 @@ class Appender:
         tasks = []
         for thread in range(CROWD):
             appends = []
-            for maker in self.random.choices(makers, k=10):
+            for maker in self.random.choices(makers, k=5):
                 append = self.append(self.shared(), self.random.choice([1, 1, 3]))
                 appends.append((maker, self.made, append))
             tasks.append((f"own/{self.number}/crowd-{thread}", appends))

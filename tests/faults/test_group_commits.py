@@ -73,13 +73,13 @@ def effect(admin_dsn: str, log: Ledger, connection: Connection) -> Callable[[str
 
 @pytest.fixture
 def held(log: Ledger, connect: Callable[..., Connection], monkeypatch: pytest.MonkeyPatch) -> Connection:
-    """A transaction that holds the streams that `leaders` append to."""
+    """A transaction that holds the stream `held`; an append to it leads, and all others wait."""
     monkeypatch.setattr(committer, "PATIENCE", 60)
-    for nth in range(committer.AT_ONCE):
-        log.append(f"held/{nth}", LampRead())
+    monkeypatch.setattr(committer, "FEW", 1)
+    log.append("held", LampRead())
     user = connect()
     user.execute("SET ROLE ledger_owner")
-    user.execute("SELECT FROM ledger.heads WHERE stream LIKE 'held/%' FOR UPDATE")
+    user.execute("SELECT FROM ledger.heads WHERE stream = 'held' FOR UPDATE")
     return user
 
 
@@ -97,10 +97,9 @@ def told(act: Callable[[], Any]) -> Any:
 
 
 def waiting(threads: ThreadPoolExecutor, log: Ledger, calls: list[Callable[[], Any]]) -> list[Future[Any]]:
-    """Calls that wait in the queue behind appends that wait for `held`."""
-    for nth in range(committer.AT_ONCE):
-        threads.submit(log.append, f"held/{nth}", LampRead())
-    eventually(lambda: len(log.committer._leading) == committer.AT_ONCE)
+    """Calls that wait in the queue behind an append that waits for `held`."""
+    threads.submit(log.append, "held", LampRead())
+    eventually(lambda: log.committer._leading)
     made = []
     for nth, call in enumerate(calls, 1):
         made.append(threads.submit(told, call))
@@ -189,9 +188,8 @@ def test_a_leader_that_is_interrupted_leaves_nobody_waiting(
         os.kill(os.getpid(), signal.SIGINT)
         connection.execute(END)  # as the server does once it looks for its client
 
-    for nth in range(committer.AT_ONCE):
-        threads.submit(log.append, f"held/{nth}", LampRead())
-    eventually(lambda: len(log.committer._leading) == committer.AT_ONCE)
+    threads.submit(log.append, "held", LampRead())
+    eventually(lambda: log.committer._leading)
     helper = threading.Thread(target=others)
     helper.start()
     with pytest.raises(KeyboardInterrupt):
@@ -244,5 +242,5 @@ def test_a_fork_appends_while_its_parent_has_appends_under_way(
 def test_a_server_that_is_busy_is_told_to_each(dsn: str, log: Ledger, held: Connection) -> None:
     with ledger.connect(make_conninfo(dsn, options="-c lock_timeout=20"), max_size=2, timeout=1) as small:
         with ThreadPoolExecutor(8) as threads:
-            said = list(threads.map(lambda _: told(lambda: small.append("held/0", LampRead())), range(8)))
+            said = list(threads.map(lambda _: told(lambda: small.append("held", LampRead())), range(8)))
     assert {type(one) for one in said} == {LedgerBusy}

@@ -223,9 +223,13 @@ def test_hundreds_of_kills_of_projectors_rebuilds_and_server(
     print(f"\nviews: {figures}")
 
 
+SHIPPED = ("activity", "in_state", "jobs", "lsm_items", "progress", "psoct_items", "work")
+"""Not those of pipelines that other tests declare."""
+
+
 def everything(connection: Connection) -> dict[str, list[str]]:
     """All that is derived, row by row as text: the views, the heads, the commands."""
-    tables = [f"ledger_views.{table}" for view in views_named() for table in view.table_names]
+    tables = [f"ledger_views.{table}" for view in views_named(SHIPPED) for table in view.table_names]
     found = {}
     for table in [*tables, "ledger.heads", "ledger.commands"]:
         rows = connection.execute(f'SELECT t::text FROM {table} t ORDER BY t::text COLLATE "C"')
@@ -244,7 +248,7 @@ def test_all_that_is_derived_can_be_dropped_and_comes_back_the_same(
     record(log, history(chance, jobs=30), chance)
     Jobs(log).pause("q")
     Jobs(log).limit("embed", concurrency=2)
-    Projector(log).catch_up()
+    Projector(log, views_named(SHIPPED)).catch_up()
     before = everything(connection)
     assert all(before.values()), [table for table, rows in before.items() if not rows]
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
@@ -253,7 +257,7 @@ def test_all_that_is_derived_can_be_dropped_and_comes_back_the_same(
         )
         admin.execute("DROP SCHEMA ledger_views CASCADE")
     init(connection)
-    for view in views_named():
+    for view in views_named(SHIPPED):
         rebuild(log, view, batch=random.randrange(1, 500))
     rebuild_heads(log)
     rebuild_commands(log)

@@ -192,20 +192,20 @@ def test_threads_that_append_at_once_share_commits(log: Ledger, connection: Conn
 
 
 @pytest.fixture
-def held(connect: Callable[..., Connection], log: Ledger) -> Connection:
-    """A transaction of a user's that holds the streams held/0, held/1, … and is open."""
-    for nth in range(committer.AT_ONCE):
-        log.append(f"held/{nth}", LampRead())
+def held(connect: Callable[..., Connection], log: Ledger, monkeypatch: pytest.MonkeyPatch) -> Connection:
+    """A transaction of a user's that holds the stream `held`; an append to it leads, and others wait."""
+    monkeypatch.setattr(committer, "FEW", 1)
+    log.append("held", LampRead())
     user = connect()
     user.execute("SET ROLE ledger_owner")
-    user.execute("SELECT FROM ledger.heads WHERE stream LIKE 'held/%' FOR UPDATE")
+    user.execute("SELECT FROM ledger.heads WHERE stream = 'held' FOR UPDATE")
     return user
 
 
-def led(threads: ThreadPoolExecutor, log: Ledger) -> list[Any]:
-    """Appends that lead, and wait for the locks of `held`."""
-    made = [threads.submit(log.append, f"held/{nth}", LampRead()) for nth in range(committer.AT_ONCE)]
-    eventually(lambda: len(log.committer._leading) == committer.AT_ONCE)
+def led(threads: ThreadPoolExecutor, log: Ledger) -> Any:
+    """An append that leads, and waits for the lock of `held`."""
+    made = threads.submit(log.append, "held", LampRead())
+    eventually(lambda: log.committer._leading)
     return made
 
 
@@ -233,14 +233,14 @@ def test_what_waits_goes_together(
         lambda: log.commit(opened),
         lambda: log.append("w/a", Body("t", 1, "no JSON")),
         lambda: log.append("w/a", Body("t", 1, '"\0"')),
-        lambda: log.append("held/0", LampRead()),
+        lambda: log.append("held", LampRead()),
     ]
     with ThreadPoolExecutor(32) as threads:
-        leaders = led(threads, log)
+        leader = led(threads, log)
         waiting = queued(threads, log, calls)
         held.rollback()
         found = [one.result() for one in waiting]
-        assert [one.result().version for one in leaders] == [2] * len(leaders)
+        assert leader.result().version == 2
     assert [one.version for one in (found[0], found[1], found[3], found[8])] == [1, 2, 3, 3]
     assert [str(one) for one in (found[2], found[4])] == [
         str(StreamConflict("w/b", "a new stream", 2)),
@@ -254,17 +254,16 @@ def test_what_waits_goes_together(
 def test_no_append_waits_for_the_lock_of_another(log: Ledger, held: Connection) -> None:
     """Also where the lock is of this thread's own transaction, in which it appends to another stream."""
     with ThreadPoolExecutor(16) as threads:
-        leaders = led(threads, log)
-        blocked = [threads.submit(log.append, f"held/{nth}", LampRead()) for nth in range(2)]
+        blocked = [led(threads, log), threads.submit(log.append, "held", LampRead())]
         for nth in range(20):
             assert log.append("free", LampRead()).version == nth + 1
             found = together(
                 log, [Append("free/2", [Body("t", 1, "{}")]), Append("free/3", [Body("t", 1, "{}")])]
             )
             assert [one.version for one in found] == [nth + 1] * 2
-        assert not any(one.done() for one in [*leaders, *blocked])
+        assert not any(one.done() for one in blocked)
         held.rollback()
-        assert {one.result().version for one in [*leaders, *blocked]} == {2, 3}
+        assert {one.result().version for one in blocked} == {2, 3}
 
 
 def test_an_append_that_would_wait_leaves_its_batch(
@@ -275,7 +274,7 @@ def test_an_append_that_would_wait_leaves_its_batch(
     user.execute("SELECT ledger.append_one('made', 0, 't', 1::smallint, '{}', NULL, '{}', true)")
     user.execute("SELECT pg_advisory_xact_lock(ledger.lock_class()::integer, hashtext('c'))")
     with ledger.connect(f"{dsn} options='-c lock_timeout=20'") as hasty:
-        for stream, command in (("held/0", None), ("made", None), ("x", "c")):
+        for stream, command in (("held", None), ("made", None), ("x", "c")):
             found = together(
                 hasty, [Append("a", body), Append(stream, body), Append("b", body)], [None, command, None]
             )

@@ -11,10 +11,11 @@ import pytest
 import ledger
 from ledger import EffectFailed, Ledger, LedgerError
 from ledger.log import install
-from ledger.log.append import Append, Body
+from ledger.log.append import Append, Body, send
 from tests.lamp import LampMade, LampRead, OpenLamp
 
 Connection = psycopg.Connection[Any]
+BODY = Body("t", 1, "{}")
 EFFECTS = """
 CREATE TABLE public.tally (stream text PRIMARY KEY, events bigint NOT NULL);
 GRANT ALL ON public.tally TO PUBLIC;
@@ -54,6 +55,24 @@ def attach(owner: Connection, name: str, routine: str) -> None:
 
 def tally(owner: Connection) -> dict[str, int]:
     return dict(owner.execute("SELECT * FROM public.tally").fetchall())
+
+
+@pytest.mark.parametrize(
+    "appends", [[Append("lamp/a", [BODY])], [Append("lamp/a", [BODY]), Append("b", [BODY])]]
+)
+def test_an_open_session_holds_the_lock_of_a_view_that_was_attached_since(
+    owner: Connection, dsn: str, appends: list[Append]
+) -> None:
+    """Its plans were made when no effect had a lock; without it an attach would miss its appends."""
+    mine = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid()"
+    held = mine + " AND locktype = 'advisory' AND objsubid = 2"
+    with psycopg.connect(dsn, autocommit=True) as session:
+        for _ in range(7):
+            send(session, "ledger", appends, "{}", None)
+        attach(owner, "view tally", "public.count_events")
+        with session.transaction():
+            send(session, "ledger", appends, "{}", None)
+            assert session.execute(held).fetchone() == (1,)
 
 
 def test_an_effect_sees_every_append_and_commits_with_it(log: Ledger, owner: Connection) -> None:

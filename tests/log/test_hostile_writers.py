@@ -26,6 +26,12 @@ SELECT outcome FROM ledger.append_one(
     %(stream)s, %(expected)s, 't', 1::smallint, '{}', NULL, '{}', %(head)s, %(status)s, %(state)s,
     %(state_schema)s)
 """
+STREAM: LiteralString = """
+SELECT outcome FROM ledger.append_stream(
+    %(stream)s, %(expected)s, %(topics)s::text[], %(schemas)s::text::smallint[], %(datas)s::text[], NULL,
+    %(metas)s::text[], '{}', %(head)s, %(status)s, %(state)s, %(state_schema)s, %(base)s, %(set_token)s, NULL,
+    NULL, NULL, NULL)
+"""
 BROKEN: LiteralString = """ -- versions that do not ascend by one with positions, or a head ahead of them
 SELECT stream, e.versions, h.version, h.state_version FROM (
        SELECT stream, array_agg(version ORDER BY position) AS versions, count(*) AS n
@@ -147,6 +153,18 @@ def test_whatever_a_writer_gives_the_streams_stay_whole(
                 "state": chance.choice([None, '{"n": 1}']), "state_schema": odd(1, oddities),
             }  # fmt: skip
             outcomes.add(attempt(writer, ONE, one))
+        elif chance.random() < 0.3:
+            n = chance.randrange(4)
+            some = {
+                "stream": odd(f"s/{chance.choice('abc')}", names),
+                "expected": chance.choice([0, 1, 2, 3, -1, -1, *oddities, HUGE]), "topics": ["t"] * n,
+                "schemas": odd(array([1] * n), ["[5:6]={1,2}", "{{1,1},{2,2}}", "{NULL}", None]),
+                "datas": ["{}"] * odd(n, [0, 1, 2, 4]), "metas": odd(None, [["{}"] * 4]),
+                "head": chance.choice([True, True, False, None]), "status": odd(None, ["x"]),
+                "state": chance.choice([None, '{"n": 1}']), "state_schema": odd(1, oddities),
+                "base": odd(0, oddities), "set_token": odd(None, [-1, 0, 1, HUGE]),
+            }  # fmt: skip
+            outcomes.add(attempt(writer, STREAM, some))
         else:
             counts = [chance.randrange(3) for _ in range(chance.randrange(1, 4))]
             of = [place for place, count in enumerate(counts, 1) for _ in range(count)]

@@ -52,7 +52,7 @@ def test_the_name_of_a_statement_says_its_text(two: None, dsn: str, connection: 
 
 
 def test_names_differ_by_schema_and_by_text_and_are_not_cut() -> None:
-    statements = (APPEND.append_one, APPEND.append_many, APPEND.append_from)
+    statements = (APPEND.append_one, APPEND.append_stream, APPEND.append_many, APPEND.append_from)
     long = "x" * 39
     made = {one.prepared(schema)[0] for one in statements for schema in (*SCHEMAS, long + "a", long + "b")}
     assert len(made) == 4 * len(statements)

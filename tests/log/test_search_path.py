@@ -12,6 +12,7 @@ import ledger
 from ledger import Append, Body, Ledger
 from ledger.log import read
 from ledger.log.append import NEW, send
+from ledger.log.connection import CallingConnection
 from ledger.log.sql import run
 from tests.lamp import LampRead
 
@@ -45,6 +46,7 @@ FUNCTIONS = {
     "lock_class()": "bigint",
     "mark_name()": "text",
     "mark()": "void",
+    "begin_append()": "boolean",
     "take_position()": "bigint",
     "take_block(bigint)": "bigint",
     "last_version(text)": "bigint",
@@ -98,7 +100,7 @@ def test_a_hostile_search_path_catches_nothing(
         for trap in traps():
             admin.execute(trap)  # type: ignore[arg-type]
         admin.execute(f"GRANT TEMP ON DATABASE {admin.info.dbname} TO PUBLIC")  # type: ignore[arg-type]
-    with psycopg.connect(only("ledger_writer"), autocommit=True) as connection:
+    with CallingConnection.connect(only("ledger_writer"), autocommit=True) as connection:
         connection.execute(TEMPORARY)
         connection.execute(f"SET search_path = {path}")  # type: ignore[arg-type]
         assert append(connection).versions == {"lamp/a": 1}
@@ -106,39 +108,42 @@ def test_a_hostile_search_path_catches_nothing(
         done = send(connection, "ledger", appends, "{}", "command")
         assert (done.first_position, done.last_position, done.versions) == (2, 4, {"lamp/a": 3, "lamp/b": 1})
         assert send(connection, "ledger", appends, "{}", "command").repeated
+        several = send(connection, "ledger", [Append("lamp/a", [BODY, BODY])], "{}", None)
+        assert several.versions == {"lamp/a": 5}
         with pytest.raises(ledger.StreamConflict):
             append(connection)
         found = connection.execute(
             "SELECT (SELECT count(*) FROM pg_temp.events), (SELECT count(*) FROM trap.caught)"
         )
         assert found.fetchone() == (0, 0)
-    assert len(log.log(0, log.bound())) == 4
+    assert len(log.log(0, log.bound())) == 6
 
 
+@pytest.mark.parametrize(("function", "events"), [("append_one", 1), ("append_stream", 2)])
 def test_the_traps_would_have_caught_a_function_without_a_path_of_its_own(
-    only: Callable[[str], str], admin_dsn: str
+    only: Callable[[str], str], admin_dsn: str, function: str, events: int
 ) -> None:
     """The negative control: the same call without SET search_path springs a trap."""
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
         for trap in traps():
             admin.execute(trap)  # type: ignore[arg-type]
         row = admin.execute(
-            "SELECT pg_get_function_identity_arguments(oid) FROM pg_proc WHERE proname = 'append_one'"
+            "SELECT pg_get_function_identity_arguments(oid) FROM pg_proc WHERE proname = %s", [function]
         ).fetchone()
         assert row is not None
         inputs = ", ".join(part for part in row[0].split(", ") if not part.startswith("OUT"))
-        admin.execute(f"ALTER FUNCTION ledger.append_one({inputs}) RESET search_path")
-    with psycopg.connect(only("ledger_writer"), autocommit=True) as connection:
+        admin.execute(f"ALTER FUNCTION ledger.{function}({inputs}) RESET search_path")
+    with CallingConnection.connect(only("ledger_writer"), autocommit=True) as connection:
         connection.execute("SET search_path = trap, pg_catalog")
         with pytest.raises(psycopg.Error, match="trapped"):
-            append(connection)
+            send(connection, "ledger", [Append("lamp/a", [BODY] * events, NEW)], "{}", None)
 
 
 def test_every_function_that_acts_as_the_owner_has_a_path_of_its_own(connection: Connection) -> None:
     rows = connection.execute(
         "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = 'ledger'::regnamespace AND prosecdef"
     ).fetchall()
-    assert {"append_one", "append_many"} <= {name for name, _ in rows}
+    assert {"append_one", "append_stream", "append_many"} <= {name for name, _ in rows}
     assert all("search_path=ledger, pg_temp" in (config or ()) for _, config in rows)
 
 

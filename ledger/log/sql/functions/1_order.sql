@@ -49,8 +49,8 @@ $$;
 
 -- The locks of the effects that every append must hold, taken with the mark; 3_effects.sql replaces this
 -- function. They are taken here, not when the effect is called, so that an append that waits for them does
--- not hold a head yet.
-CREATE OR REPLACE FUNCTION hold_effects() RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT ''''::text';
+-- not hold a head yet. VOLATILE, as 3_effects.sql explains.
+CREATE OR REPLACE FUNCTION hold_effects() RETURNS text LANGUAGE sql VOLATILE AS 'SELECT ''''::text';
 
 -- Mark this transaction as a writer, at mark_place(), before it takes a position. The result has no meaning.
 CREATE OR REPLACE FUNCTION mark(p_place bigint) RETURNS text LANGUAGE sql VOLATILE AS $$

@@ -105,8 +105,9 @@ BEGIN
         calls := calls || format('
     PERFORM %s(p_first, p_last);', effect.routine);
     END LOOP;
-    EXECUTE format('CREATE OR REPLACE FUNCTION hold_effects() RETURNS text LANGUAGE sql %s AS %L',
-                   CASE WHEN holds = '' THEN 'IMMUTABLE' ELSE 'VOLATILE' END, 'SELECT ''''::text' || holds);
+    -- VOLATILE, so that it is inlined: the plans of open sessions then depend on it, which they do not on a constant.
+    EXECUTE format('CREATE OR REPLACE FUNCTION hold_effects() RETURNS text LANGUAGE sql VOLATILE AS %L',
+                   'SELECT ''''::text' || holds);
     EXECUTE format('CREATE OR REPLACE FUNCTION has_effects() RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS %L',
                    format('SELECT %s', (calls <> '')::text));
     EXECUTE format('CREATE OR REPLACE FUNCTION apply_effects(p_first bigint, p_last bigint) RETURNS void

@@ -12,6 +12,23 @@ BEGIN
     END IF;
 END $$;
 
+-- What every append does before it takes a position: it becomes durable and is marked. Called where the session
+-- is not durable by itself, or the transaction has written before.
+CREATE OR REPLACE FUNCTION begin_further_append() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    place CONSTANT bigint := mark_place();
+BEGIN
+    PERFORM be_durable();
+    RETURN mark(place);
+END $$;
+
+-- The same for every append, as a condition that always holds. In the WHERE of the first statement it costs less
+-- than a statement of its own. Inlined.
+CREATE OR REPLACE FUNCTION begin_append() RETURNS boolean LANGUAGE sql VOLATILE AS $$
+    SELECT CASE WHEN pg_current_xact_id_if_assigned() IS NULL AND current_setting('synchronous_commit') = 'on'
+                THEN mark_alone() ELSE begin_further_append() END IS NOT NULL
+$$;
+
 -- What a command id recorded. The lock makes a second call with the same id wait until the first ends.
 CREATE OR REPLACE FUNCTION recorded_by(p_command text, p_digest bytea, OUT outcome text, OUT first_position bigint,
                                        OUT last_position bigint, OUT recorded_at timestamptz)
@@ -25,104 +42,6 @@ BEGIN
       FROM commands c WHERE c.command = p_command;
     IF FOUND THEN
         outcome := CASE WHEN found_digest = p_digest THEN 'repeated' ELSE 'reused' END;
-    END IF;
-END $$;
-
--- Append one event at an exact version (0: a new stream), the common case. Its statements are written so that
--- the planner uses one generic plan for all values; planning each call costs half an append.
--- outcome: recorded | conflict | repeated | reused. version: that of the event, or of the stream after a conflict. No column
--- is ever null, so that a client can read the row at fixed offsets; position is 0 where nothing was recorded.
-CREATE OR REPLACE FUNCTION append_one(
-    p_stream text, p_expected bigint, p_topic text, p_schema smallint, p_data jsonb, p_raw bytea, p_meta jsonb,
-    p_head boolean DEFAULT false, p_status text DEFAULT NULL, p_state text DEFAULT NULL,
-    p_state_schema integer DEFAULT NULL, p_command text DEFAULT NULL, p_digest bytea DEFAULT NULL,
-    OUT "position" bigint, OUT version bigint, OUT recorded_at timestamptz, OUT outcome text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-DECLARE
-    place bigint;
-    done text;
-    head heads;
-BEGIN
-    IF current_setting('synchronous_commit') <> 'on' THEN
-        PERFORM be_durable();
-    END IF;
-    IF p_command IS NOT NULL THEN
-        SELECT r.outcome, r.first_position, r.recorded_at INTO outcome, position, recorded_at
-          FROM recorded_by(p_command, p_digest) r;
-        IF outcome IS NOT NULL THEN
-            version := (SELECT e.version FROM events e WHERE e.position = append_one.position);
-            RETURN;
-        END IF;
-    END IF;
-    IF pg_current_xact_id_if_assigned() IS NULL THEN -- the transaction's first write, mostly its only one
-        done := mark_alone();
-    ELSE
-        place := mark_place();
-        done := mark(place);
-    END IF;
-    version := p_expected + 1;
-    IF p_head THEN
-        recorded_at := clock_timestamp();
-        IF p_expected = 0 THEN
-            INSERT INTO heads (stream, version, state_version, state_schema, status, state)
-            VALUES (p_stream, 1, CASE WHEN p_state IS NULL THEN 0 ELSE 1 END, p_state_schema, p_status,
-                    stamped(p_state, recorded_at))
-            ON CONFLICT DO NOTHING;
-        ELSE
-            UPDATE heads h
-               SET version = append_one.version, status = coalesce(p_status, h.status),
-                   state = coalesce(stamped(p_state, append_one.recorded_at), h.state),
-                   state_version = CASE WHEN p_state IS NULL THEN h.state_version ELSE append_one.version END,
-                   state_schema = CASE WHEN p_state IS NULL THEN h.state_schema ELSE p_state_schema END
-             WHERE h.stream = p_stream AND h.version = p_expected;
-        END IF;
-        IF NOT FOUND THEN -- a conflict, unless the head is missing or behind
-            SELECT * INTO head FROM lock_heads(ARRAY[p_stream], ARRAY[true]);
-            IF greatest(head.version, last_version(p_stream)) <> p_expected THEN
-                outcome := 'conflict';
-                position := 0;
-                version := CASE WHEN head.version < last_version(p_stream) OR head.version = 0
-                                THEN heal_head(p_stream) ELSE head.version END;
-                RETURN;
-            END IF;
-            UPDATE heads h
-               SET version = append_one.version, status = p_status, state_schema = p_state_schema,
-                   state = stamped(p_state, append_one.recorded_at),
-                   state_version = CASE WHEN p_state IS NULL THEN 0 ELSE append_one.version END
-             WHERE h.stream = p_stream;
-        END IF;
-    END IF;
-    -- The position is taken only now, so that positions of a stream ascend with its versions.
-    IF p_head OR p_expected = 0 THEN
-        INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
-        VALUES (take_position(), coalesce(recorded_at, clock_timestamp()), version, p_schema, p_stream, p_topic, p_data,
-                p_raw, p_meta)
-        ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING
-        RETURNING events.position, events.recorded_at INTO position, recorded_at;
-    ELSE -- without a head the events themselves are asked
-        INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
-        SELECT take_position(), clock_timestamp(), version, p_schema, p_stream, p_topic, p_data, p_raw, p_meta
-         WHERE EXISTS (SELECT FROM events e WHERE e.stream = p_stream AND e.version = p_expected)
-        ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING
-        RETURNING events.position, events.recorded_at INTO position, recorded_at;
-    END IF;
-    IF position IS NULL THEN
-        outcome := 'conflict';
-        position := 0;
-        recorded_at := clock_timestamp();
-        version := CASE WHEN p_head THEN heal_head(p_stream) ELSE last_version(p_stream) END;
-        RETURN;
-    END IF;
-    IF position > 281474976710655 THEN
-        PERFORM refuse_last_position();
-    END IF;
-    IF p_command IS NOT NULL THEN
-        INSERT INTO commands (command, digest, first_position, last_position, recorded_at)
-        VALUES (p_command, p_digest, position, position, recorded_at);
-    END IF;
-    outcome := 'recorded';
-    IF has_effects() THEN -- nothing is done as the owner after them: 3_effects.sql says why
-        PERFORM apply_effects(position, position);
     END IF;
 END $$;
 

@@ -29,7 +29,6 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET plan_cache_mo
     SET enable_seqscan = off SET lock_timeout = '50ms' AS $$
 DECLARE
     begun CONSTANT timestamptz := clock_timestamp();
-    place bigint;
     fits boolean;
     may boolean[];         -- whether the lock of its command id is ours
     names text[];          -- the streams whose heads are wanted
@@ -59,7 +58,7 @@ DECLARE
     first_position bigint;
     written bigint;
 BEGIN
-    PERFORM be_durable();
+    PERFORM begin_append();
     SELECT array_agg(a.count ORDER BY a.i), array_agg(a.start ORDER BY a.i),
            array_agg(DISTINCT a.stream) FILTER (WHERE a.head OR a.expected = -3),
            array_agg(a.command IS NULL OR pg_try_advisory_xact_lock(lock_class()::integer, hashtext(a.command)) ORDER BY a.i),
@@ -74,8 +73,6 @@ BEGIN
         RAISE SQLSTATE '22023' USING MESSAGE = 'append_each wants appends, each with a stream, what is expected of it, '
                                                'whether it has a head, and the count of its events, one or more';
     END IF;
-    place := mark_place();
-    PERFORM mark(place);
     made := ARRAY(SELECT ensure_heads(names));
     outcomes := array_fill(NULL::text, ARRAY[cardinality(counts)]);
     positions := array_fill(0::bigint, ARRAY[cardinality(counts)]);
