@@ -73,10 +73,10 @@ def rebuild(
     is killed, run it again: it continues where it stopped. `heads` (the current states) and `commands` (the
     command ids) are not views: appends write them, and they are repaired in place.
 
-    Exits 1 if `--allow` refused a switch, 5 if another process builds the same view. JSON, one object
-    per view: view, copy, before, position, events, seconds, parked, switched, continued, differences: a list
-    of table, only_old, only_new, old, new (some of the rows), columns (that only one of them has), strange
-    (topics of the view that no event and no class has).
+    Exits 1 if `--allow` refused a switch, 5 if another process builds the same view. JSON, one object per
+    view: view, copy, before, position, events, seconds, parked, switched, continued, differences: a list of
+    table, only_old, only_new, old, new (some of the rows), columns (that only one of them has),
+    unknown_topics (topics of the view that no event and no class has).
     """
     session = session_of(context, as_json)
     for_views = dry_run or restart or roll_back or allow is not None
@@ -169,8 +169,8 @@ def _show(made: Sequence[Rebuilt], session: Session) -> None:
         for line in (line for one in made for line in _told(one)):
             session.say(line)
     for one in made:
-        if one.strange:
-            session.say(warning(one.view, one.strange))
+        if one.unknown_topics:
+            session.say(warning(one.view, one.unknown_topics))
 
 
 def _row(one: Rebuilt) -> list[Any]:

@@ -139,12 +139,12 @@ def _serve(stack: ExitStack, log: Ledger, port: int, session: Session) -> None:
 
 def _warn(session: Session, log: Ledger, views: Sequence[View]) -> None:
     """Report the topics of the views that are unknown."""
-    from projections.engine.topics import strange_topics, warning
+    from projections.engine.topics import unknown_topics, warning
 
     with log.reader() as connection:
         for view in views:
-            if strange := strange_topics(connection, log.schema, view):
-                session.say(warning(view.name, strange))
+            if unknown := unknown_topics(connection, log.schema, view):
+                session.say(warning(view.name, unknown))
 
 
 def _run(projector: Projector, session: Session) -> None:

@@ -349,10 +349,10 @@ class Recorder:
     ) -> Appended | None:
         """Append a piece; None if another import recorded something in its place."""
         schema = self.ledger.schema
-        with ledger_errors(), self.ledger.pool.connection() as line, line.transaction():
-            if not piece.is_still_new(line, schema):
+        with ledger_errors(), self.ledger.pool.connection() as connection, connection.transaction():
+            if not piece.is_still_new(connection, schema):
                 return None
-            return send(line, schema, appends, meta.body(), meta.command, order)
+            return send(connection, schema, appends, meta.body(), meta.command, order)
 
     def rows(self, arrivals: Sequence[Arrival]) -> Outcome:
         """Append rows in one transaction, each by itself."""
@@ -373,14 +373,14 @@ class Recorder:
 
     def _rows(self, arrivals: Sequence[Arrival]) -> Outcome:
         done, schema, streams = [], self.ledger.schema, list({arrival.stream for arrival in arrivals})
-        with ledger_errors(), self.ledger.pool.connection() as line, line.transaction():
-            versions = dict(run(line, schema, READ.stream_versions, streams=streams))
+        with ledger_errors(), self.ledger.pool.connection() as connection, connection.transaction():
+            versions = dict(run(connection, schema, READ.stream_versions, streams=streams))
             for arrival in arrivals:
                 at = versions[arrival.stream]
                 (append,), _ = _arranged(self.file, [arrival._replace(version=at + 1)], arrival.command or "")
                 meta = self.ledger.meta(command=arrival.command)
                 try:
-                    appended = send(line, schema, [append], meta.body(), meta.command)
+                    appended = send(connection, schema, [append], meta.body(), meta.command)
                 except CommandReused as error:  # another import came between
                     raise RowsById(self.ledger, self.file).changed(arrival) from error
                 done.append(appended)

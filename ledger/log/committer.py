@@ -87,6 +87,8 @@ class Committer:
         self._leading: set[Waiting] = set()
         self._inside = 0
         """How many are in the queue or under way."""
+        self._last = 1
+        """How many the last group had: a crowd that was just served comes back in a moment."""
         self._streams: set[str] = set()
         """The streams of the groups under way: another group would only meet their locks."""
 
@@ -133,7 +135,9 @@ class Committer:
             return False
 
     def _may_lead(self, one: Waiting) -> bool:
-        return (self._inside <= FEW or not self._leading) and one.append.stream not in self._streams
+        return (
+            max(self._inside, self._last) <= FEW or not self._leading
+        ) and one.append.stream not in self._streams
 
     def _let_lead(self, one: Waiting) -> None:
         one.group, one.since = [one], time.monotonic()
@@ -199,6 +203,7 @@ class Committer:
         with self._mutex:
             self._leading.discard(mine)
             self._inside -= len(mine.group)
+            self._last = len(mine.group)
             self._streams.difference_update([one.append.stream for one in mine.group])
             heir = self._heir() if self._queue else None
         if heir is not None:

@@ -320,9 +320,9 @@ class Ledger:
             joined.rolled_back()
             if isinstance(error, TransitionConflict):
                 error.in_transaction = False  # it is over: a retry begins a new transaction
-            beaten = joined.conflict_at_commit(error) if isinstance(error, SerializationFailure) else None
-            if beaten is not None:
-                raise beaten from error
+            conflict = joined.conflict_at_commit(error) if isinstance(error, SerializationFailure) else None
+            if conflict is not None:
+                raise conflict from error
             raise
         joined.committed()
 

@@ -78,36 +78,36 @@ class Pool:
         """A connection that is alive, to be given back. Raises psycopg's errors; else use `connection`."""
         while self._at_hand and self._pid == os.getpid():
             try:
-                line = self._at_hand.pop()
+                connection = self._at_hand.pop()
             except IndexError:  # another thread was faster
                 break
-            if not line.is_dead():
-                return line
-            self._discard(line)
+            if not connection.is_dead():
+                return connection
+            self._discard(connection)
         return self._take_from_pool()
 
-    def give_back(self, line: CallingConnection) -> None:
+    def give_back(self, connection: CallingConnection) -> None:
         """Return what `take` gave.
 
         One connection is kept outside the pool, because the pool's bookkeeping costs a tenth of an append;
         but not while a thread waits for the pool. Both sides write first and then check, so that one of them
         sees the other.
         """
-        if not self._waiting and not self._at_hand and not line.closed and self._pid == os.getpid():
-            self._at_hand.append(line)
+        if not self._waiting and not self._at_hand and not connection.closed and self._pid == os.getpid():
+            self._at_hand.append(connection)
             if self._waiting:
                 self._put_away()
             return
-        self._return(line)
+        self._return(connection)
 
     def _take_from_pool(self) -> CallingConnection:
         pool = self._pool if self._pool is not None and self._pid == os.getpid() else self._open()
         self._waiting.add(threading.get_ident())
         self._put_away()
         try:
-            while (line := self._get(pool)).is_dead():
-                self._discard(line)
-            return line
+            while (connection := self._get(pool)).is_dead():
+                self._discard(connection)
+            return connection
         finally:
             self._waiting.discard(threading.get_ident())
 
@@ -123,18 +123,18 @@ class Pool:
             self._reach().close()  # raises the server's error; without one, the pool is too small
             raise
 
-    def _discard(self, line: CallingConnection) -> None:
-        line.close()
-        self._return(line)
+    def _discard(self, connection: CallingConnection) -> None:
+        connection.close()
+        self._return(connection)
 
-    def _return(self, line: CallingConnection) -> None:
+    def _return(self, connection: CallingConnection) -> None:
         try:
             if self._pool is not None and self._pid == os.getpid():
-                self._pool.putconn(line)
+                self._pool.putconn(connection)
                 return
         except ValueError:  # it is of a pool that was closed meanwhile
             pass
-        line.close()
+        connection.close()
 
     def close(self) -> None:
         """Close them all; the next use opens them again."""
@@ -176,11 +176,11 @@ class Pool:
         )
 
 
-def _configure(line: CallingConnection) -> None:
+def _configure(connection: CallingConnection) -> None:
     """Configure a new connection of ours."""
-    prepare_nothing_behind_a_proxy(line)
+    prepare_nothing_behind_a_proxy(connection)
     # JSONB can hold more than Python can read, and a writer may record it: no such column may fail.
-    set_json_loads(canonical_json.parsed, line)
+    set_json_loads(canonical_json.parsed, connection)
 
 
 def connect_when_ready(conninfo: str, timeout: float, **settings: Any) -> RestartingConnection:

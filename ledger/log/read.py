@@ -105,12 +105,12 @@ def _open_head_call(schema: str) -> tuple[bytes, bytes]:
     return SQL.open_head.prepared(schema)
 
 
-def _open_head(line: CallingConnection, schema: str, stream: Stream[Any, Any]) -> bool:
+def _open_head(connection: CallingConnection, schema: str, stream: Stream[Any, Any]) -> bool:
     """Load a new stream object from its head; returns whether that was enough, as it usually is."""
-    if line.pgconn.transaction_status != TransactionStatus.IDLE:
+    if connection.pgconn.transaction_status != TransactionStatus.IDLE:
         return False
     values = [stream.name.encode(), str(stream.state_schema()).encode()]
-    answer = line.call(*_open_head_call(schema), values, _TEXTS)
+    answer = connection.call(*_open_head_call(schema), values, _TEXTS)
     version, _, state = answer.partition(b" ")
     try:
         if state:

@@ -2,7 +2,7 @@
 Rebuilding a view: a new copy is filled from the log while the live one serves, compared with it, and
 switched to.
 
-    shadow ──filled──▶ at the live one's position ──compared──▶ switched, the old copy is kept
+  new copy ──filled──▶ at the live one's position ──compared──▶ switched, the old copy is kept
 
 The switch changes one row while the live copy is locked for a moment: a reader sees the one or the other, and
 nobody waits, however long a reader reads. A rebuild that was killed at any moment continues when it is run
@@ -30,7 +30,7 @@ from .compare import SHOWN, Difference, differences
 from .copies import Copies, Copy, open_copies, projecting
 from .projector import Projector
 from .refold import learn_statuses
-from .topics import strange_topics
+from .topics import unknown_topics
 from .view import View
 
 SQL = Statements(__package__, "rebuild", "copies")
@@ -53,7 +53,7 @@ class Rebuilt:
     """What a rebuild did. switched: readers see the new copy. continued: it continued an earlier rebuild.
 
     differences: between the old copy and the new one, at one position. parked: streams with an event that
-    fails. strange: topics that the view wants, but that no event and no class of this process has.
+    fails. unknown_topics: topics that the view wants, but that no event and no class of this process has.
     """
 
     view: str
@@ -66,7 +66,7 @@ class Rebuilt:
     parked: int
     switched: bool
     continued: bool
-    strange: tuple[str, ...] = ()
+    unknown_topics: tuple[str, ...] = ()
 
 
 BATCH: Final = 50_000
@@ -103,8 +103,8 @@ def rebuild(
     with open_copies(ledger) as copies, _only_builder(copies, view):
         builder = _Builder(ledger, copies, view, batch, progress, shown)
         made = builder.build(allowed, dry_run=dry_run, restart=restart)
-        strange = strange_topics(copies.connection, ledger.schema, view)
-    return replace(_at_the_end(ledger, view, made), strange=strange)
+        unknown = unknown_topics(copies.connection, ledger.schema, view)
+    return replace(_at_the_end(ledger, view, made), unknown_topics=unknown)
 
 
 def _at_the_end(ledger: Ledger, view: View, made: Rebuilt) -> Rebuilt:
@@ -169,24 +169,24 @@ class _Builder:
     def build(self, allowed: int | None, *, dry_run: bool, restart: bool) -> Rebuilt:
         """Fill, compare, switch."""
         left = self._left_over(restart)
-        shadow = left or self.copies.begin(self.view)
+        new = left or self.copies.begin(self.view)
         live = self.copies.live(self.view)
-        shadow = self._fill(shadow, live)
-        if not shadow.indexed:
-            self.copies.index(self.view, shadow.number)
-            self.copies.analyze(self.view, shadow.number)
+        new = self._fill(new, live)
+        if not new.indexed:
+            self.copies.index(self.view, new.number)
+            self.copies.analyze(self.view, new.number)
         found: list[Difference] = []
         lost = live is not None and bool(self.copies.missing(self.view, live.number))
         if live is not None and not lost:
-            shadow, found = self._compared(shadow, live)
+            new, found = self._compared(new, live)
         rows = sum(difference.rows for difference in found)
         refused = allowed is not None and rows > allowed
         if not (dry_run or refused):
-            shadow = self._switch(shadow, live if lost else None)
+            new = self._switch(new, live if lost else None)
         switched = not (dry_run or refused)
-        made = self._result(shadow, live, found, switched=switched, continued=left is not None)
+        made = self._result(new, live, found, switched=switched, continued=left is not None)
         if dry_run:
-            self.copies.drop(self.view, shadow.number)
+            self.copies.drop(self.view, new.number)
         if refused and not dry_run:
             raise ViewsDiffer(self.view.name, rows, allowed or 0)
         self._sweep()
@@ -285,55 +285,55 @@ class _Builder:
 
     # Comparing and switching
 
-    def _compared(self, shadow: Copy, live: Copy) -> tuple[Copy, list[Difference]]:
-        """Bring the shadow exactly to the live copy's position, and compare both, in one snapshot."""
+    def _compared(self, new: Copy, live: Copy) -> tuple[Copy, list[Difference]]:
+        """Bring the new copy exactly to the live copy's position, and compare both, in one snapshot."""
         with projecting(self.ledger) as other, other.transaction():
             run(other, self.schema, SQL.one_snapshot)
             with locked_live(self.ledger, self.view, live) as locked:
-                shadow = self._bring_to(locked, shadow, live)
+                new = self._bring_to(locked, new, live)
                 run(other, self.schema, SQL.this_moment)
-            return shadow, differences(other, self.schema, self.view, live.number, shadow.number, self.shown)
+            return new, differences(other, self.schema, self.view, live.number, new.number, self.shown)
 
-    def _switch(self, shadow: Copy, lost: Copy | None = None) -> Copy:
-        """Bring the shadow exactly to the live copy's position, and make it the live one.
+    def _switch(self, new: Copy, lost: Copy | None = None) -> Copy:
+        """Bring the new copy exactly to the live copy's position, and make it the live one.
 
         lost: the live copy, if its tables are missing, so that it cannot be kept.
         """
-        live = self._first(shadow)
+        live = self._first(new)
         if live is None:
-            return shadow
-        shadow = self._fill(shadow, live)
+            return new
+        new = self._fill(new, live)
         with locked_live(self.ledger, self.view, live) as locked:
-            shadow = self._bring_to(locked, shadow, live)
-            self._show(locked.copies, shadow)
+            new = self._bring_to(locked, new, live)
+            self._show(locked.copies, new)
             if live.inline:
                 inline.record_position(locked.copies, self.view.name, live.number, locked.bound)
-                inline.make_effect(locked.copies, self.view, shadow.number)
+                inline.make_effect(locked.copies, self.view, new.number)
         if lost is not None:
             self.copies.forget(self.view, lost.number)
-        return shadow
+        return new
 
-    def _first(self, shadow: Copy) -> Copy | None:
-        """Make the shadow live if no copy is live yet; else return the live one, which may be new."""
+    def _first(self, new: Copy) -> Copy | None:
+        """Make the new copy live if no copy is live yet; else return the live one, which may be new."""
         with self.connection.transaction():
             self.copies.run(SQL.know_view, view=self.view.name)  # nobody makes one now
             live = self.copies.live(self.view)
             if live is None:
-                self._show(self.copies, shadow)
+                self._show(self.copies, new)
         return live
 
-    def _bring_to(self, locked: LockedCopy, shadow: Copy, live: Copy) -> Copy:
-        """Bring the shadow exactly to the position of the locked live copy."""
+    def _bring_to(self, locked: LockedCopy, new: Copy, live: Copy) -> Copy:
+        """Bring the new copy exactly to the position of the locked live copy."""
         if not live.inline:
-            return self._fill(shadow, live)
+            return self._fill(new, live)
         with self.connection.transaction():
-            inline.apply_visible(self.copies, self.view, shadow.number, locked.bound)
-        return self._now(shadow)
+            inline.apply_visible(self.copies, self.view, new.number, locked.bound)
+        return self._now(new)
 
-    def _show(self, copies: Copies, shadow: Copy) -> None:
-        copies.show(self.view, shadow.number)
-        copies.finish(self.view, shadow.number)
-        copies.run(SQL.switch, view=self.view.name, copy=shadow.number)
+    def _show(self, copies: Copies, new: Copy) -> None:
+        copies.show(self.view, new.number)
+        copies.finish(self.view, new.number)
+        copies.run(SQL.switch, view=self.view.name, copy=new.number)
 
     def _sweep(self) -> None:
         """Drop copies that are neither live nor kept, unless they are still being read."""

@@ -15,21 +15,21 @@ from .view import View
 SQL = Statements(__package__, "topics")
 
 
-def strange_topics(
+def unknown_topics(
     connection: psycopg.Connection[tuple[object, ...]], schema: str, view: View
 ) -> tuple[str, ...]:
     """Topics of a view that no class of this process, no announced domain and no event of the log has.
 
-    If a topic is strange, the whole log is searched.
+    If a topic is unknown, the whole log is searched.
     """
     asked = sorted(topic for topic in view.topics or () if topic not in KNOWN.events)
     if not asked:
         return ()
-    return tuple(topic for (topic,) in run(connection, schema, SQL.strange_topics, topics=asked))
+    return tuple(topic for (topic,) in run(connection, schema, SQL.unknown_topics, topics=asked))
 
 
 def warning(view: str, topics: Iterable[str]) -> str:
-    """The warning about strange topics of a view, with similar topics."""
+    """The warning about unknown topics of a view, with similar topics."""
     parts = []
     for topic in topics:
         near = get_close_matches(topic, KNOWN.events, 1, 0.8)

@@ -12,7 +12,7 @@ from ledger.jobs.leases import SILENT, Leases
 from ledger.log.sql import Statements
 
 from ..feeds import filling_of
-from .untaken import untaken
+from .unclaimed import unclaimed
 
 SQL = Statements(__package__, "metrics")
 _STATES: Final = {"working": "here", "draining": "draining", "silent": "silent"}
@@ -25,7 +25,7 @@ def job_metrics(ledger: Ledger) -> Iterator[Metric]:
         yield from _jobs(ledger)
     if filling_of(ledger, "work") is not None:
         yield from _waiting(ledger)
-        yield from _untaken(ledger)
+        yield from _unclaimed(ledger)
     yield from _leases(ledger)
     yield from _workers(ledger)
 
@@ -72,10 +72,10 @@ def _leases(ledger: Ledger) -> Iterator[Metric]:
     )
 
 
-def _untaken(ledger: Ledger) -> Iterator[Metric]:
+def _unclaimed(ledger: Ledger) -> Iterator[Metric]:
     about = "Jobs and batches that wait though no worker takes them: none runs, or none knows the operation."
-    rows = [(one.queue, one.operation, one.why, one.waiting) for one in untaken(ledger)]
-    yield _gauge(ledger, "work_untaken", about, ("queue", "operation", "reason"), rows)
+    rows = [(one.queue, one.operation, one.why, one.waiting) for one in unclaimed(ledger)]
+    yield _gauge(ledger, "work_unclaimed", about, ("queue", "operation", "reason"), rows)
 
 
 def _workers(ledger: Ledger) -> Iterator[Metric]:

@@ -29,3 +29,15 @@ def test_what_pages_name_is_there() -> None:
         wrong += [f"{page.name}: {path}" for path in PATH.findall(text) if not (ROOT / path).exists()]
         wrong += [f"{page.name}: {name}" for name in MODULE.findall(text) if not is_module(name)]
     assert not wrong, "these are not there (any more):\n" + "\n".join(wrong)
+
+
+def test_where_things_are_is_answered_by_one_file_each() -> None:
+    page = (ROOT / "docs/explanation/house.md").read_text(encoding="utf-8")
+    section = page.partition("## Where things are")[2].partition("\n\nThe ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()]
+    answers = [row for row in rows if row[0].endswith("?")]
+    assert len(answers) == 5
+    for question, file, names in answers:
+        text = (ROOT / PATH.findall(file)[0]).read_text(encoding="utf-8")
+        for name in re.findall(r"`(\w+)`", names):
+            assert re.search(rf"^ *(def|class) {name}\b", text, re.M), f"{question} {name} is not in {file}"

@@ -234,9 +234,9 @@ def told(act: Callable[[], list[Event]]) -> tuple[str, list[Event]]:
         return "uncertain", []
 
 
-def _first_result(line: CallingConnection, _: Any) -> Any:
+def _first_result(connection: CallingConnection, _: Any) -> Any:
     """What the ledger did before: keep the first result, read the others and throw them away."""
-    results = line.wait(generators.execute(line.pgconn))
+    results = connection.wait(generators.execute(connection.pgconn))
     if results[0].status == psycopg.pq.ExecStatus.FATAL_ERROR:
         raise psycopg.errors.error_from_result(results[0])
     return results[0]

@@ -102,5 +102,5 @@ def test_a_slip_in_a_topic_is_told(pledger: Pledger, log: Ledger, declare: Decla
         ended = pledger(*command)
         assert ended.code == Code.FINE
         assert "warning: view watts wants 'lamp.mode' (did you mean 'lamp.made'?)" in ended.err
-    assert pledger("rebuild", "watts", "--json").objects[0]["strange"] == ["lamp.mode"]
+    assert pledger("rebuild", "watts", "--json").objects[0]["unknown_topics"] == ["lamp.mode"]
     assert "warning" not in pledger("rebuild", *known()).err

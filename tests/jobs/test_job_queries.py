@@ -135,7 +135,7 @@ def test_figures_for_prometheus(log: Ledger, connection: Connection) -> None:
         'pledger_work_waiting{operation="embed",queue="gpu",schema="ledger"} 2.0',
         'pledger_work_due{operation="embed",queue="gpu",schema="ledger"} 1.0',
         'pledger_work_waiting{operation="embed.batch",queue="gpu",schema="ledger"} 2.0',
-        'pledger_work_untaken{operation="embed.batch",queue="gpu",reason="no worker knows its operation",',
+        'pledger_work_unclaimed{operation="embed.batch",queue="gpu",reason="no worker knows its operation",',
         'pledger_leases{operation="embed",schema="ledger",state="expired"} 1.0',
         'pledger_workers{schema="ledger",state="working"} 1.0',
         'pledger_worker_busy{schema="ledger",worker="w"} 2.0',

@@ -19,7 +19,7 @@ from ledger.jobs import Jobs, OpenBatch, OpenJob
 from ledger.jobs.leases import Leases
 from projections import Projector, views_named
 from projections.jobs import JobQueries
-from projections.jobs.untaken import untaken
+from projections.jobs.unclaimed import unclaimed
 from tests.jobs.claims import WORKER
 from tests.jobs.sets import Sets
 
@@ -144,14 +144,14 @@ def test_w1_07_an_unknown_operation_leaves_no_job_running(log: Ledger) -> None:
     job = Jobs(log).submit("nowhere", queue="quick")
     caught_up(log, "work")
     assert LogOffers(log, "w", None, 60, operations=["ping"]).take(9) == []
-    assert untaken(log) == [("quick", "nowhere", 1, "no worker runs")]
+    assert unclaimed(log) == [("quick", "nowhere", 1, "no worker runs")]
     Leases(log).register("w", **WORKER)
-    assert untaken(log) == [("quick", "nowhere", 1, "no worker knows its operation")]
+    assert unclaimed(log) == [("quick", "nowhere", 1, "no worker knows its operation")]
     Leases(log).register("w", **{**WORKER, "operations": ["nowhere"]})
-    assert untaken(log) == []
+    assert unclaimed(log) == []
     Leases(log).register("v", **{**WORKER, "operations": ["nowhere"], "queues": ["default"]})
     Leases(log).register("w", **{**WORKER, "operations": ["nowhere"], "draining": True})
-    assert untaken(log)[0].why == "no worker that knows its operation takes from its queue"
+    assert unclaimed(log)[0].why == "no worker that knows its operation takes from its queue"
     assert Jobs(log).status(job) == "queued"
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -34,6 +35,7 @@ from ledger.log.append import append_of
 from ledger.log.committer import Waiting
 from tests.faults.conftest import eventually
 from tests.lamp import LampRead, OpenLamp
+from tests.log.test_hostile_writers import BROKEN
 from tests.log.test_laws import SOME
 
 Connection = psycopg.Connection[Any]
@@ -297,3 +299,35 @@ def test_many_appends_at_fault_are_found(log: Ledger, command: str | None) -> No
     found = together(log, appends, [command and f"{command}{n}" for n in range(30)])
     for n, one in enumerate(found):
         assert isinstance(one, BadInput if not n % 5 else Appended), one
+
+
+EACH: LiteralString = """
+SELECT outcomes
+  FROM ledger.append_each(%s::jsonb, NULL, NULL, %s::text[], '{1,1,1}', '{1,2,3}', NULL, NULL)
+"""
+FORGED: dict[str, list[dict[str, Any]]] = {
+    "more events than given": [{"count": 4}],
+    "fewer": [{"count": 2}],
+    "none of one": [{"count": 3}, {"count": 0, "stream": "b"}],
+    "a negative count": [{"count": 4}, {"count": -1, "stream": "b"}],
+    "no count": [{}],
+    "no stream": [{"count": 3, "stream": None}],
+    "an unknown expectation": [{"count": 3, "expected": -4}],
+    "no expectation": [{"count": 3, "expected": None}],
+    "no head": [{"count": 3, "head": None}],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_writer_that_passes_anything_breaks_no_stream(
+    only: Callable[[str], str], log: Ledger, connection: Connection, forged: str
+) -> None:
+    plain = {"stream": "a", "expected": -1, "head": True}
+    with psycopg.connect(only("ledger_writer"), autocommit=True) as writer:
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="append_each wants appends"):
+            writer.execute(EACH, [json.dumps([plain | one for one in FORGED[forged]]), ["t"] * 3])
+        twice = [plain | {"count": 1, "base": 7, "schema": 1}, plain | {"count": 2, "expected": 1}]
+        writer.execute(EACH, [json.dumps(twice), ["t"] * 3])
+    assert connection.execute(BROKEN).fetchall() == []
+    assert [event.version for event in log.read("a")] == [1, 2, 3]

@@ -42,11 +42,11 @@ def streams(connection: Connection, schema: str) -> set[str]:
 
 def test_the_name_of_a_statement_says_its_text(two: None, dsn: str, connection: Connection) -> None:
     """A session of the server that two ledgers use one after the other, as a proxy lets them."""
-    with connect_when_ready(dsn, 5) as line:
+    with connect_when_ready(dsn, 5) as direct:
         for schema in SCHEMAS:
-            send(line, schema, [Append(f"{schema}/one", [BODY], NEW)], "{}", None)
-            send(line, schema, [Append(f"{schema}/many", [BODY, BODY], NEW)], "{}", None)
-            assert read.open_one(line, schema, OpenLamp, ["a"]).version == 0
+            send(direct, schema, [Append(f"{schema}/one", [BODY], NEW)], "{}", None)
+            send(direct, schema, [Append(f"{schema}/many", [BODY, BODY], NEW)], "{}", None)
+            assert read.open_one(direct, schema, OpenLamp, ["a"]).version == 0
     for schema in SCHEMAS:
         assert streams(connection, schema) == {f"{schema}/one", f"{schema}/many"}
 
@@ -61,13 +61,13 @@ def test_names_differ_by_schema_and_by_text_and_are_not_cut() -> None:
 
 
 def test_nothing_is_prepared_through_a_proxy(relay: Relay, dsn: str) -> None:
-    with connect_when_ready(relay.dsn, 5) as line:
+    with connect_when_ready(relay.dsn, 5) as direct:
         for number in range(7):
-            send(line, "ledger", [Append(f"note/{number}", [BODY], NEW)], "{}", None)
-            send(line, "ledger", [Append(f"note/{number}", [BODY, BODY])], "{}", None)
-            assert read.open_one(line, "ledger", OpenLamp, ["a"]).version == 0
-            assert run(line, "ledger", read.SQL.bound, known=-1) == [(3 * number + 3,)]
-        assert line.execute(PREPARED).fetchone() == (0,)
+            send(direct, "ledger", [Append(f"note/{number}", [BODY], NEW)], "{}", None)
+            send(direct, "ledger", [Append(f"note/{number}", [BODY, BODY])], "{}", None)
+            assert read.open_one(direct, "ledger", OpenLamp, ["a"]).version == 0
+            assert run(direct, "ledger", read.SQL.bound, known=-1) == [(3 * number + 3,)]
+        assert direct.execute(PREPARED).fetchone() == (0,)
     for way, prepares in ((relay.dsn, False), (dsn, True)):
         with psycopg.connect(way) as users, ledger.connect(dsn) as log:
             for number in range(3):

@@ -79,8 +79,8 @@ def test_who_is_beaten_while_it_waits_gets_the_conflict(
 
 def test_statements_prepared_again_after_all_were_forgotten(log: Ledger) -> None:
     Swing(log, "x").move("b")
-    with log.pool.connection() as line:
-        line.execute("DEALLOCATE ALL")
+    with log.pool.connection() as connection:
+        connection.execute("DEALLOCATE ALL")
     for to_state in "abab":
         log.load(Swing.streams(), "x")  # prepares another statement first
         Swing(log, "x").move(to_state)

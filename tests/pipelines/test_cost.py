@@ -83,13 +83,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     send, answer = CallingConnection.send, CallingConnection.answer
 
-    def sending(line: CallingConnection, name: bytes, *rest: Any) -> None:
+    def sending(connection: CallingConnection, name: bytes, *rest: Any) -> None:
         seen.append(re.sub("^[0-9a-f]{16}_|_ledger$", "", name.decode()))
-        send(line, name, *rest)
+        send(connection, name, *rest)
 
-    def answering(line: CallingConnection) -> bytes:
+    def answering(connection: CallingConnection) -> bytes:
         seen.append("waits")
-        return answer(line)
+        return answer(connection)
 
     monkeypatch.setattr(CallingConnection, "send", sending)
     monkeypatch.setattr(CallingConnection, "answer", answering)

@@ -61,18 +61,18 @@ def swap(log: Ledger, view: View) -> int:
     """What a rebuild does with an inline view: fill a copy, and switch to it while no append writes."""
     with projecting(log) as connection:
         copies = Copies(connection, "ledger")
-        shadow = copies.begin(view)
-        copies.index(view, shadow.number)
-        inline.make_ready(copies, view, shadow.number)
+        new = copies.begin(view)
+        copies.index(view, new.number)
+        inline.make_ready(copies, view, new.number)
         bound = inline.bound_of(copies)
-        filler = Applier(copies, view, shadow)
+        filler = Applier(copies, view, new)
         filler.live = False
         filler.apply(0, bound, 0)
         with inline.locked_view(copies, view.name):
-            inline.apply_visible(copies, view, shadow.number, bound)
-            copies.show(view, shadow.number)
-            copies.finish(view, shadow.number)
+            inline.apply_visible(copies, view, new.number, bound)
+            copies.show(view, new.number)
+            copies.finish(view, new.number)
             connection.execute(
-                "UPDATE ledger.views SET kept = live, live = %s WHERE name = %s", (shadow.number, view.name)
+                "UPDATE ledger.views SET kept = live, live = %s WHERE name = %s", (new.number, view.name)
             )
-        return shadow.number
+        return new.number

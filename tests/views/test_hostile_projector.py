@@ -158,11 +158,11 @@ def test_no_way_of_a_projector_leads_to_the_log(
     projector.execute(in_place(connection, WAYS[way]))  # type: ignore[arg-type]
 
     def append(dsn: str, name: str) -> None:
-        with connect_when_ready(dsn, 5) as line:
+        with connect_when_ready(dsn, 5) as direct:
             for number, events in enumerate((1, 2, 1)):
                 append = Append(f"note/{name}/{number}", [BODY] * events, NEW)
                 with suppress(psycopg.Error, LedgerError):
-                    send(line, "ledger", [append], "{}", f"{name}/{number}")
+                    send(direct, "ledger", [append], "{}", f"{name}/{number}")
 
     append(only("ledger_writer"), "writer")
     unharmed(connection)
@@ -183,8 +183,8 @@ def test_who_may_become_the_owner_does_not_run_what_others_may_change(
         EffectFailed, match=f"'view tally' refused .* up to {login}, a member of ledger_projector"
     ):
         attached.append("note/1", BODY)
-    with connect_when_ready(only("ledger_writer"), 5) as line:
-        assert send(line, "ledger", [Append("note/1", [BODY])], "{}", None).version == 3
+    with connect_when_ready(only("ledger_writer"), 5) as direct:
+        assert send(direct, "ledger", [Append("note/1", [BODY])], "{}", None).version == 3
     assert tallied(connection) == counted(connection)
 
 
@@ -204,8 +204,8 @@ def test_an_installation_takes_the_owners_rights_from_effects_of_older_ones(
     install.init(connection)
     projector.execute(EVIL)
     projector.execute(WAYS["the function"])  # type: ignore[arg-type]
-    with connect_when_ready(only("ledger_writer"), 5) as line:
-        send(line, "ledger", [Append("note/2", [BODY])], "{}", None)
+    with connect_when_ready(only("ledger_writer"), 5) as direct:
+        send(direct, "ledger", [Append("note/2", [BODY])], "{}", None)
     unharmed(connection)
 
 

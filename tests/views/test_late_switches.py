@@ -41,9 +41,9 @@ def test_a_check_does_not_drop_the_copy_that_a_killed_rebuild_still_switches_to(
         with _only_builder(copies, IN_STATE):
             live = copies.live(IN_STATE)
             assert live is not None
-            shadow = builder._fill(copies.begin(IN_STATE), live)
+            new = builder._fill(copies.begin(IN_STATE), live)
         with locked_live(log, IN_STATE, live) as locked:  # its other connection lives on for a moment
-            builder._show(locked.copies, shadow)
+            builder._show(locked.copies, new)
             checking = threading.Thread(target=check)
             checking.start()
             time.sleep(0.12)
@@ -64,12 +64,12 @@ def test_a_first_rebuild_does_not_go_back_behind_a_copy_that_a_projector_made_me
     with projecting(log) as own:
         copies = Copies(own, log.schema)
         builder = _Builder(log, copies, IN_STATE, 100, None)
-        shadow = builder._fill(copies.begin(IN_STATE), None)
+        new = builder._fill(copies.begin(IN_STATE), None)
         lamps(log, 9)
         with projecting(log) as projector, projector.transaction():  # makes the first copy, and fills it
             copy = Copies(projector, log.schema).followed(IN_STATE)
             Applier(Copies(projector, log.schema), IN_STATE, copy).apply(0, log.bound(), 23)
-            switching = threading.Thread(target=builder._switch, args=(shadow,))
+            switching = threading.Thread(target=builder._switch, args=(new,))
             switching.start()
             time.sleep(0.2)
         switching.join()

@@ -216,16 +216,16 @@ def progress_of(jobs: Jobs, id: str) -> tuple[int | None, int | None]:
     return job.progress_current, job.progress_total
 
 
-def untaken_of(log: Ledger, ids: Sequence[str]) -> str:
+def unclaimed_reason(log: Ledger, ids: Sequence[str]) -> str:
     """Why jobs wait that no worker takes, in a line; empty if there is none."""
     from ledger.jobs import OpenJob
     from ledger.jobs.leases import Leases
-    from projections.jobs.untaken import NO_WORKER, why_untaken
+    from projections.jobs.unclaimed import NO_WORKER, why_unclaimed
 
     workers = Leases(log).workers()
     whys = Counter[str]()
     for job in (one.state for one in log.load_each(OpenJob(id) for id in ids[:MOST])):
-        if job.status == "queued" and (why := why_untaken(workers, job.queue, job.operation)):
+        if job.status == "queued" and (why := why_unclaimed(workers, job.queue, job.operation)):
             whys[why] += 1
         elif job.dispatched and not any(worker.state == "here" for worker in workers):
             whys[NO_WORKER] += 1
@@ -237,9 +237,9 @@ def untaken_of(log: Ledger, ids: Sequence[str]) -> str:
 def waits_because(log: Ledger, job: Job) -> str | None:
     """Why no worker takes a waiting job; None if one will, as soon as it is due and a slot is free."""
     from ledger.jobs.leases import Leases
-    from projections.jobs.untaken import why_untaken
+    from projections.jobs.unclaimed import why_unclaimed
 
-    return why_untaken(Leases(log).workers(), job.queue, job.operation) if job.status == "queued" else None
+    return why_unclaimed(Leases(log).workers(), job.queue, job.operation) if job.status == "queued" else None
 
 
 @contextmanager

@@ -105,11 +105,11 @@ def _pages(queries: JobQueries, after: int | None, **wanted: Any) -> Iterator[Li
 def _with_whys(log: Ledger, rows: Iterable[Listed]) -> Iterator[tuple[Listed, str | None]]:
     """Each job, and why no worker takes it; None if one does, or it is not queued."""
     from ledger.jobs.leases import Leases
-    from projections.jobs.untaken import why_untaken
+    from projections.jobs.unclaimed import why_unclaimed
 
     workers = Leases(log).workers()
     for row in rows:
-        yield row, why_untaken(workers, row.queue, row.operation) if row.status == "queued" else None
+        yield row, why_unclaimed(workers, row.queue, row.operation) if row.status == "queued" else None
 
 
 def _print(session: Session, rows: Iterable[tuple[Listed, str | None]]) -> None:

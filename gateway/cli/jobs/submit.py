@@ -22,7 +22,7 @@ from .options import (
     progress_of,
     seconds_of,
     short,
-    untaken_of,
+    unclaimed_reason,
 )
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _waited(session: Session, jobs: Jobs, ids: list[str], seconds: float | None)
             began = monotonic()
             if began - looked >= LOOK:
                 looked, before = began, said
-                said = untaken_of(jobs.ledger, [id for id in ids if not is_over(statuses[id])])
+                said = unclaimed_reason(jobs.ledger, [id for id in ids if not is_over(statuses[id])])
                 if said and said != before:
                     session.say(said)
             bar.show(statuses)

@@ -166,9 +166,9 @@ def list_(context: typer.Context, as_json: AsJson = False) -> None:
     session = session_of(context, as_json)
     with session.ledger() as log:
         from ledger.jobs.leases import Leases
-        from projections.jobs.untaken import untaken
+        from projections.jobs.unclaimed import unclaimed
 
-        rows, left = Leases(log).workers(), untaken(log)
+        rows, left = Leases(log).workers(), unclaimed(log)
     columns = [*titled("worker", "queues", keep=True), *titled("busy", "done", "silent", number=True),
                Column("state"), Column("operations", rest=True)]  # fmt: skip
     session.print_rows(rows, columns, _row, data=lambda row: {**plain(row), "state": row.state})

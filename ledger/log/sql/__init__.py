@@ -2,12 +2,12 @@
 SQL in files: named statements beside the code that runs them, and the scripts that install a ledger.
 
     SQL = Statements(__package__, "claim")                  # claim.sql beside this module
-    rows = ledger.query(SQL.take_work, limit=5)             # on a connection of the ledger's pool
-    rows = ledger.query(SQL.take_work, on=connection, limit=5)
-    rows = run(connection, schema, SQL.take_work, limit=5)  # with a connection and a schema only
+    rows = ledger.query(SQL.take_leases, limit=5)           # on a connection of the ledger's pool
+    rows = ledger.query(SQL.take_leases, on=connection, limit=5)
+    rows = run(connection, schema, SQL.take_leases, limit=5)  # with a connection and a schema only
 
-In a file each statement begins with a line `-- name: take_work` and a comment with its purpose. It names the
-ledger's schema as `{schema}`, the schema of its views as `{views}`, parameters as `%(limit)s`.
+In a file each statement begins with a line `-- name: take_leases` and a comment with its purpose. It names
+the ledger's schema as `{schema}`, the schema of its views as `{views}`, parameters as `%(limit)s`.
 """
 
 from __future__ import annotations

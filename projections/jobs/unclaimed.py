@@ -17,7 +17,7 @@ NOT_KNOWN = "no worker knows its operation"
 OTHER_QUEUES = "no worker that knows its operation takes from its queue"
 
 
-class Untaken(NamedTuple):
+class Unclaimed(NamedTuple):
     """Jobs and batches of an operation in a queue that no worker takes: how many; why: one of the above."""
 
     queue: str
@@ -26,7 +26,7 @@ class Untaken(NamedTuple):
     why: str
 
 
-def untaken(ledger: Ledger) -> list[Untaken]:
+def unclaimed(ledger: Ledger) -> list[Unclaimed]:
     """Waiting work that no running worker takes, by queue and operation; from the view `work`.
 
     Empty if the view does not exist yet.
@@ -36,13 +36,13 @@ def untaken(ledger: Ledger) -> list[Untaken]:
     rows = ledger.query(SQL.work_waiting)
     workers = Leases(ledger).workers() if rows else []
     found = (
-        (queue, operation, many, why_untaken(workers, queue, operation))
+        (queue, operation, many, why_unclaimed(workers, queue, operation))
         for queue, operation, many, *_ in rows
     )
-    return [Untaken(queue, operation, many, why) for queue, operation, many, why in found if why]
+    return [Unclaimed(queue, operation, many, why) for queue, operation, many, why in found if why]
 
 
-def why_untaken(workers: Iterable[WorkerStatus], queue: str, operation: str) -> str | None:
+def why_unclaimed(workers: Iterable[WorkerStatus], queue: str, operation: str) -> str | None:
     """Why no worker takes work of an operation from a queue; None if one does once it has a slot."""
     here = [worker for worker in workers if worker.state == "here"]
     if not here:
