@@ -6,7 +6,10 @@ One event a transaction, durable commits, writers as processes, the same row in 
     raw       psycopg, autocommit, prepared: INSERT of the finished row into a table with the same indexes
     lean      our append without heads
     heads     our append with head row: version, status, JSONB state
+    any       log.append as it is by default: no expectation, with a head row
     stock     the PostgreSQL recorder of the `eventsourcing` library
+
+the server's side of it alone, by pgbench (`native.py`): raw, and our functions with head and status;
 
 the one call of an append in three clients (`--only calls`), which differ in nothing else:
 
@@ -42,6 +45,7 @@ from ledger.log.append import ONE_FORMATS
 from ledger.log.append import SQL as APPEND
 from ledger.log.connection import CallingConnection
 from ledger.log.install import init
+from tests.benchmarks.native import native, pgbench_of, scripts
 from tests.benchmarks.rounds import Turn, median, rates, ratio
 from tests.benchmarks.visibility import visibility
 from tests.lamp import OpenLamp
@@ -70,7 +74,7 @@ COPY = """
 COPY raw_events (position, recorded_at, version, schema, stream, topic, data, meta) FROM STDIN (FORMAT binary)
 """
 CALLS = ("call", "cursor", "blocking")
-WAYS = ("raw", "lean", "heads", "stock")
+WAYS = ("raw", "lean", "heads", "any", "stock")
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,18 @@ class AppendCrew:
 
     def __call__(self, writer: int) -> Mapping[str, Turn]:
         lean, heads = self.ours(writer, head=False), self.ours(writer, head=True)
-        return {"raw": self.raw(writer), "lean": lean, "heads": heads,
+        return {"raw": self.raw(writer), "lean": lean, "heads": heads, "any": self.any(writer),
                 "stock": self.stock(writer)}  # fmt: skip
+
+    def any(self, writer: int) -> Turn:
+        log = ledger.connect(self.dsn, create=False)
+        body = Body(TOPIC, 1, json.dumps(BODY))
+
+        def turn(number: int) -> int:
+            log.append(f"any/{self.mark}/{writer}/{number % STREAMS}", body)
+            return 1
+
+        return turn
 
     def raw(self, writer: int) -> Turn:
         cursor = psycopg.connect(self.dsn, autocommit=True).cursor(binary=True)
@@ -262,8 +276,23 @@ def appends(dsn: str, writers: int, rounds: int, seconds: float) -> tuple[dict[s
     return {
         f"append_vs_raw_{writers}": ratio(found, "lean", "raw"),
         f"append_heads_vs_raw_{writers}": ratio(found, "heads", "raw"),
+        f"append_any_vs_raw_{writers}": ratio(found, "any", "raw"),
         f"append_heads_vs_stock_{writers}": ratio(found, "heads", "stock"),
     }, {f"{way}_{writers}_per_s": median(found[way]) for way in WAYS}
+
+
+def natives(
+    server: Embedded, dsn: str, writers: int, rounds: int, seconds: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The server's side alone; nothing where the server has no pgbench."""
+    pgbench = pgbench_of(server.admin_dsn("bench"))
+    if pgbench is None:
+        return {}, {}
+    found = native(pgbench, dsn, scripts(TOPIC, BODY, META), writers, rounds, seconds)
+    return {
+        f"append_native_vs_raw_{writers}": ratio(found, "native", "raw"),
+        f"append_any_native_vs_raw_{writers}": ratio(found, "any", "raw"),
+    }, {f"{way}_native_{writers}_per_s": median(rates) for way, rates in found.items()}
 
 
 def calls(dsn: str, writers: int, rounds: int, seconds: float) -> tuple[dict[str, float], dict[str, float]]:
@@ -314,7 +343,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of one turn")
     parser.add_argument("--writers", type=int, nargs="*", default=[1, 4, 16])
-    parser.add_argument("--only", nargs="*", default=["append", "bulk", "open", "visible"])
+    parser.add_argument("--only", nargs="*", default=["append", "native", "bulk", "open", "visible"])
     options = parser.parse_args()
     ratios: dict[str, float] = {}
     figures: dict[str, float] = {"cpus": os.cpu_count() or 0}
@@ -325,6 +354,12 @@ def main() -> None:
                 lambda w=w: appends(prepare(server), w, options.rounds, options.seconds)
                 for w in options.writers
             ]
+        if "native" in options.only:
+            parts.append(
+                lambda: natives(
+                    server, prepare(server), max(options.writers), options.rounds, options.seconds
+                )
+            )
         if "calls" in options.only:
             parts += [
                 lambda w=w: calls(prepare(server), w, options.rounds, options.seconds)

@@ -124,22 +124,23 @@ CREATE OR REPLACE FUNCTION append_one(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF NOT p_head THEN -- the events themselves are asked
-        IF p_expected = 0 THEN
-            INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
-            SELECT take_position(), clock_timestamp(), 1, p_schema, p_stream, p_topic, p_data, p_raw, p_meta
-             WHERE begin_append()
-            ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING
-            RETURNING events.position, events.version, events.recorded_at INTO position, version, recorded_at;
-        ELSIF p_expected > 0 THEN
+        IF p_expected > 0 THEN
             INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
             SELECT take_position(), clock_timestamp(), e.version + 1, p_schema, p_stream, p_topic, p_data, p_raw, p_meta
               FROM events e WHERE e.stream = p_stream AND e.version = p_expected AND begin_append()
             ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING
             RETURNING events.position, events.version, events.recorded_at INTO position, version, recorded_at;
-        ELSIF p_expected >= -2 THEN
+        ELSIF p_expected IN (-1, -2) THEN
             INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
             SELECT take_position(), clock_timestamp(), e.version + 1, p_schema, p_stream, p_topic, p_data, p_raw, p_meta
               FROM (SELECT f.version FROM events f WHERE f.stream = p_stream ORDER BY f.version DESC LIMIT 1) e
+             WHERE begin_append()
+            ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING
+            RETURNING events.position, events.version, events.recorded_at INTO position, version, recorded_at;
+        END IF;
+        IF position IS NULL AND p_expected IN (0, -1) THEN -- a new stream
+            INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
+            SELECT take_position(), clock_timestamp(), 1, p_schema, p_stream, p_topic, p_data, p_raw, p_meta
              WHERE begin_append()
             ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING
             RETURNING events.position, events.version, events.recorded_at INTO position, version, recorded_at;
@@ -187,6 +188,17 @@ BEGIN
         INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
         SELECT take_position(), clock_timestamp(), head.version, p_schema, p_stream, p_topic, p_data, p_raw, p_meta FROM head
         RETURNING events.position, events.version, events.recorded_at INTO position, version, recorded_at;
+        IF position IS NULL AND p_expected = -1 THEN -- a new stream
+            WITH head AS (
+                INSERT INTO heads (stream, version, status)
+                SELECT p_stream, 1, p_status
+                 WHERE NOT EXISTS (SELECT FROM events e WHERE e.stream = p_stream) AND begin_append()
+                ON CONFLICT DO NOTHING
+                RETURNING 1)
+            INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
+            SELECT take_position(), clock_timestamp(), 1, p_schema, p_stream, p_topic, p_data, p_raw, p_meta FROM head
+            RETURNING events.position, events.version, events.recorded_at INTO position, version, recorded_at;
+        END IF;
     END IF;
     -- has_effects() is named here itself, because a plan does not see that a constant inside another function changed.
     IF position <= 281474976710655 AND NOT has_effects() THEN
