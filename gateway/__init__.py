@@ -1,1 +1,1 @@
-"""The front door: the command line."""
+"""How users reach the ledger: the command line."""

@@ -1,5 +1,6 @@
 """
-Jobs at work: operations, the workers that run them, what closes parents, and what rescues the lost.
+Running jobs: operations, the workers that run them, what closes parent jobs, and what requeues the jobs of
+dead workers.
 
     registry = Registry()
 

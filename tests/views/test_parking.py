@@ -59,7 +59,7 @@ def try_again(log: Ledger, view: View, stream: str) -> bool:
         return retry(copies, view, live.number, stream)
 
 
-def mend(connection: Connection, least: int) -> None:
+def repair(connection: Connection, least: int) -> None:
     """Let the view take what is not below this."""
     with connection.transaction():
         connection.execute("SET LOCAL ROLE ledger_projector")
@@ -127,11 +127,11 @@ def test_a_stream_is_tried_again_in_order(log: Ledger, connection: Connection, d
     assert parked(connection) == [("lamp/a", first - 1, 1)]
     assert not try_again(log, view, "lamp/a")
     assert parked(connection) == [("lamp/a", first - 1, 2)]
-    mend(connection, -50)
+    repair(connection, -50)
     assert not try_again(log, view, "lamp/a")
     assert parked(connection) == [("lamp/a", second - 1, 3)]
     assert watts(connection)["lamp/a"] == (5, 3)
-    mend(connection, -100)
+    repair(connection, -100)
     assert try_again(log, view, "lamp/a")
     assert (parked(connection), watts(connection)) == ([], watts_by_hand(connection))
     made(log, "lamp/a", 7)
@@ -169,7 +169,7 @@ def test_it_is_tried_again_while_a_projector_and_writers_go_on(
         writer.start()
         try:
             eventually(lambda: parked(connection) and len(watts(connection)) > 3)
-            mend(connection, -1)
+            repair(connection, -1)
             assert try_again(log, view, "lamp/a")
         finally:
             stop.set()
