@@ -155,7 +155,9 @@ def make(gate):
     started, news = time.monotonic(), wanted()
     fresh = found()[:3] != news[:3]
     forget(STAMP)
-    for uv in [shutil.which("uv"), None] if shutil.which("uv") else [None]:
+    tools = [shutil.which("uv"), None] if shutil.which("uv") else [None]
+    # An environment that uv made has no pip: where uv is gone since, pip makes it anew.
+    for uv in tools if fresh else tools + [None]:
         name = "uv" if uv else "pip"
         if not fresh:
             note("installing the project anew, for pyproject.toml has changed")
