@@ -42,3 +42,22 @@ def test_many_failures_are_no_accident(failed: Path, tmp_path: Path) -> None:
     failed.write_text(json.dumps({f"{name}[{nth}]": True for nth in range(dev.MOST_AGAIN + 1)}))
     assert dev.again_alone() == 1
     assert not (tmp_path / "runs").exists()
+
+
+def test_what_uv_made_is_made_anew_where_uv_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such an environment has no pip, so the project alone cannot be put in it anew."""
+    monkeypatch.setattr(dev, "STAMP", str(tmp_path / "stamp"))
+    monkeypatch.setattr(dev, "VENV", str(tmp_path / "venv"))
+    monkeypatch.setattr(dev.shutil, "which", lambda name: None)
+    (tmp_path / "stamp").write_text("\n".join([*dev.wanted()[:3], "project of before"]))
+    monkeypatch.setattr(dev, "found", lambda: (tmp_path / "stamp").read_text().splitlines())
+    made = list[bool]()
+
+    def install(command: list[str], gate: int) -> bool:
+        """pip is there once an environment was made with it."""
+        made.append(command[1:3] == ["-m", "venv"])
+        return any(made)
+
+    monkeypatch.setattr(dev, "install", install)
+    dev.make(0)
+    assert (tmp_path / "stamp").read_text().splitlines() == dev.wanted()
