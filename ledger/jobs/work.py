@@ -357,7 +357,7 @@ def work_at(stream: str) -> OpenWork[Any, Any]:
     """The job or batch with this name, as it is before its first fact. Raises BadInput for another stream."""
     category, key = split_name(stream)
     kind = KNOWN.streams.get(category)
-    if kind is None or not issubclass(kind, OpenWork):
+    if kind is None or not issubclass(kind, OpenWork) or not key:
         raise BadInput(f"{stream} is no stream of a job or a batch")
     return kind(*key)
 

@@ -203,7 +203,7 @@ class _Folding(Generic[O]):
         whole: dict[type[O], list[tuple[str, int, str]]] = {kind: [] for kind in self.kinds.values()}
         self._anew = []
         for name, version, state, tail in rows:
-            kind = self.kinds[name[: name.index("/")]]
+            kind = self.kinds[name.partition("/")[0]]
             if tail is not None:
                 self.found[kind] += self._folded(kind, name, version, state, tail)
             elif state is not None:

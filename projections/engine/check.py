@@ -49,7 +49,7 @@ class ViewCheck:
         if live is None:
             return
         if live[1]:
-            says = f"its tables {', '.join(live[1])} are not there"
+            says = f"its tables {', '.join(live[1])} are missing"
             yield Difference(Kind.VIEW, self.view.name, None, says, view=self.view.name)
             return
         seen = 0

@@ -86,7 +86,7 @@ def test_doctor_and_who_connects_see_a_sequence_that_was_set_back(
     holder.commit()
     verdict, says, cure = found(dsn, "positions")
     assert (verdict, f"behind the last event {gap + 1}" in says) == (Verdict.FAIL, True)
-    assert cure.startswith("when nothing appends")
+    assert cure.startswith("stop all appends")
     assert cure.endswith(f"SELECT setval('ledger.positions', {gap + 1})")
     with pytest.raises(DamagedLedger, match="pledger doctor"):
         ledger.connect(dsn)

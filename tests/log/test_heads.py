@@ -227,3 +227,9 @@ def test_what_the_head_keeps_is_plain_json(log: Ledger, connect: Callable[..., C
     assert (row[0]["status"], row[0]["watts"]) == ("on", 40.0)
     assert row[1].endswith("Z")
     assert json.loads(json.dumps(row[0])) == row[0]
+
+
+def test_a_stream_without_a_key_is_loaded_with_others(log: Ledger) -> None:
+    with log.open(OpenLamp) as only:
+        only.make()
+    assert [lamp.version for lamp in log.load_each([OpenLamp(), OpenLamp("a")])] == [1, 0]

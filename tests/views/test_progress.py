@@ -253,7 +253,7 @@ def test_a_part_that_was_spoilt_is_healed_by_folding_it_anew(
         ({"done": "completed"}, "must be statuses"),
         ({"failed": frozenset({"done"})}, "not two of them"),
         ({"life": "a.born"}, "both `life` and `born`"),
-        ({"death": "a.died"}, "`death` needs them"),
+        ({"death": "a.died"}, "`death` needs both"),
         ({"parent": "No Name"}, "category"),
         ({"total": Total("No Topic", ())}, "topic"),
     ],

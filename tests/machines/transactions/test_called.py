@@ -163,14 +163,14 @@ def test_a_machine_does_not_remember_what_was_rolled_back(log: Ledger, user: Con
     user.rollback()
     assert outside.current_state(force_reload=True) == "pending_submission"
     for ask in (inside.current_state, inside.history, lambda: inside.move("cancelled")):
-        with pytest.raises(BadInput, match="this join has ended"):
+        with pytest.raises(BadInput, match="this join is not open"):
             ask()
     assert outside.move("submitted", submission_id="S1").number == 1
 
 
 def test_a_join_that_was_not_begun_takes_no_moves(log: Ledger, user: Connection, key: str) -> None:
     """What it took would be recorded by nobody."""
-    with pytest.raises(BadInput, match="not begun"):
+    with pytest.raises(BadInput, match="this join is not open"):
         Payment(log.join(user), key).move("cancelled")
 
 

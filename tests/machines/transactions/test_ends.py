@@ -178,7 +178,7 @@ def test_a_join_that_is_never_told_its_end_says_what_it_did_not_call(log: Ledger
             Order(joined, thing).move("packed")
         user.commit()
 
-    with pytest.warns(RuntimeWarning, match=r"1 calls that wait .* say `joined\.committed\(\)` once"):
+    with pytest.warns(RuntimeWarning, match=r"1 calls that wait .* call `joined\.committed\(\)` after"):
         drop()
     assert (states(log, thing, Order), thing.noted[-1]) == (["packed"], "after packed")
 

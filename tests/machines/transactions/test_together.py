@@ -186,6 +186,6 @@ def test_two_commands_in_one_block_are_refused(log: Ledger, user: Connection, ke
             Order(joined, Thing()).transition_to("packed").execute(command=f"one {key}")
             Payment(joined, key).transition_to("cancelled").execute(command=f"two {key}")
 
-    with pytest.raises(BadInput, match="one join is one append"):
+    with pytest.raises(BadInput, match="a join is one append"):
         block()
     assert states(log, key) == []
