@@ -139,8 +139,8 @@ def _by_jgo(jars: list[Jar], java: Java, partial: Path) -> None:
     """All coordinates are named, because jgo resolves some to other versions than Maven."""
     repository = partial / "repository"
     repository.mkdir()
-    command: list[str | Path] = [sys.executable, "-m", "jgo", "--resolver", "python", "--repo-cache", repository]
-    command += ["--cache-dir", partial / "jgo", "info", "classpath"]
+    command: list[str | Path] = [sys.executable, "-m", "jgo", "--resolver", "python"]
+    command += ["--repo-cache", repository, "--cache-dir", partial / "jgo", "info", "classpath"]
     _run([*command, "+".join(jar.coordinates for jar in jars)], java)
     for jar in jars:
         try:
