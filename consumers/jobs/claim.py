@@ -119,9 +119,7 @@ class LogOffers:
         if over:
             Leases(self.ledger).release(over)
 
-    def _take_leases(
-        self, limit: int, over: Sequence[tuple[str, int]], ahead: int
-    ) -> list[tuple[Any, ...]]:
+    def _take_leases(self, limit: int, over: Sequence[tuple[str, int]], ahead: int) -> list[tuple[Any, ...]]:
         return self.ledger.query(
             SQL.take_leases,
             worker=self.worker,

@@ -41,9 +41,7 @@ def test_as_many_are_taken_ahead_as_ended_a_moment_ago(log: Ledger) -> None:
     assert leased(log) == {*jobs[2:5]}, "what was taken ahead is released as well"
 
 
-def test_what_is_not_wanted_within_a_moment_is_released(
-    log: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_wanted_within_a_moment_is_released(log: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [f"job/{Jobs(log).submit('ping')}" for _ in range(3)]
     shown(log)
     offers = OffersAhead(LogOffers(log, "w", None, 60))
@@ -51,9 +49,11 @@ def test_what_is_not_wanted_within_a_moment_is_released(
     offers.take(0, ())
     (first,) = offers.take(1, OVER)
     assert leased(log) == {*jobs}
-    assert offers.take(0) == [] and leased(log) == {*jobs}
+    assert offers.take(0) == []
+    assert leased(log) == {*jobs}
     monkeypatch.setattr(claim, "MOMENT", -1.0)
-    assert offers.take(0) == [] and leased(log) == {first.work.name}
+    assert offers.take(0) == []
+    assert leased(log) == {first.work.name}
     assert [one.work.name for one in offers.take(1)] == jobs[1:2], "and can be taken again"
 
 
