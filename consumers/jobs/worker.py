@@ -190,7 +190,8 @@ class Worker:
 
     def _rest(self, seconds: float) -> None:
         """Wait until a child answers, the view moves or a hint comes, at most so many seconds."""
-        wait([*(slot.pipe for slot in self.slots), *self._signals], seconds)
+        waits: list[Any] = [*(slot.pipe for slot in self.slots), *self._signals]
+        wait(waits, seconds)
         for signal in self._signals:
             signal.clear()
 
