@@ -145,6 +145,17 @@ def one_by_one(log: Ledger, appends: Sequence[Append], commands: Sequence[str | 
     ]
 
 
+def test_a_guard_that_leaves_no_head_behind_holds_again(log: Ledger) -> None:
+    """Each append without a head makes one to be guarded by, and removes it: alone and in a group."""
+    guarded = Append("a", [Body("t", 1, "{}")], Guard(), head=False)
+    refused = guarded._replace(expected=Guard(frozenset({"on"})))
+    for send in (together, lambda log, appends: one_by_one(log, appends, [None] * len(appends))):
+        log.append("a", Body("t", 1, "{}"), head=False)
+        results = send(log, [guarded, guarded, refused, guarded])
+        assert [type(one).__name__ for one in results] == ["Appended", "Appended", "GuardFailed", "Appended"]
+        assert log.head("a") is None
+
+
 def test_appends_of_a_batch_are_told_apart(log: Ledger) -> None:
     """Each has a time of its own, and its events have adjacent positions."""
     body = Body("t", 1, "{}")
