@@ -26,8 +26,9 @@ from ledger.errors import AppendUncertain, LedgerBusy, StorageFull
 from ledger.jobs.leases import HeldLease, Leases, LeaseStatus
 from ledger.roles import require_roles
 
-from .claim import Claim, LogOffers, Offers, task_of
+from .claim import Claim, LogOffers, Offers, OffersAhead, task_of
 from .election import Election
+from .hints import HintedOffers, Hints
 from .lease_renewal import LeaseRenewal
 from .messages import Stopped, Task, UnknownHere
 from .operation import registry_at
@@ -35,6 +36,7 @@ from .outcome_log import log_outcome
 from .record import Part, Recorder, claim_part, outcome_part
 from .sandbox.slot import Slot
 from .services import Service, WorkProjector, background_services
+from .signal import Signal
 
 LEASE: Final = 30.0
 """Seconds that a lease holds without a renewal; it is renewed at least three times in them."""
@@ -63,7 +65,7 @@ class Worker:
     long an operation has to stop once its claim is over. drain_seconds: how long a stopped worker waits for
     running operations. projecting: whether it keeps the views `work` and `jobs`, unless another projector
     does. services: whether it also runs fan-in, cascade, scheduler and reaper. memory_mb: the address space
-    of an operation's process.
+    of an operation's process. hints: who says that work may have been offered; without, it asks all the time.
 
     done: how many claims ended. draining: it takes no more work. known: the operations that it takes: those
     of its registry, except any that one of its processes turned out not to know.
@@ -82,6 +84,7 @@ class Worker:
         drain_seconds: float = DRAIN,
         memory_mb: int | None = None,
         offers: Offers | None = None,
+        hints: Hints | None = None,
         projecting: bool = True,
         services: bool = True,
     ) -> None:
@@ -92,7 +95,12 @@ class Worker:
         self.drain_seconds = drain_seconds
         self.projecting, self.serves = projecting, services
         self.known = set(self.registry.names)
-        self.offers = offers or LogOffers(ledger, self.name, queues, lease_seconds, operations=self.known)
+        self.offers = offers or OffersAhead(
+            LogOffers(ledger, self.name, queues, lease_seconds, operations=self.known)
+        )
+        self.hints = hints
+        if hints is not None:
+            self.offers = HintedOffers(self.offers, hints)
         self.recording = Recorder(ledger, self.name)
         self.done, self.draining = 0, False
         self.slots: list[Slot] = []
@@ -101,7 +109,7 @@ class Worker:
         self._parts: list[Part] = []
         self._over: list[tuple[str, int]] = []
         self._stop_requests = StopRequests(grace_seconds)
-        self._view: WorkProjector | None = None
+        self._signals: list[Signal] = []
         self._services: list[Service] = []
         self._last_error = ""
 
@@ -116,8 +124,11 @@ class Worker:
         with ExitStack() as stack:
             stands = None
             if self.projecting:
-                self._view = stack.enter_context(WorkProjector(self.ledger))
-                self._services.append(self._view)
+                view = stack.enter_context(WorkProjector(self.ledger))
+                self._services.append(view)
+                self._signals.append(view.signal)
+            if self.hints is not None:
+                self._signals.append(stack.enter_context(self.hints).signal)
             if self.serves:
                 election = Election(Leases(self.ledger), self.name, self.lease_seconds)
                 for service in background_services(
@@ -162,14 +173,13 @@ class Worker:
         """Record outcomes, claim work for free slots, wait for either; whether there was something to do."""
         try:
             self._collect_outcomes()
-            self._take()
+            self._take(self._free())
             if self._parts:
                 self._record()
                 return True
             self._last_error = ""
             self._stop_requests.act(self.slots)
-            if not self._rest(seconds) and self._over:
-                self._take(limit=0)
+            self._rest(seconds)
             return False
         except _RETRIED as error:
             if self._last_error != str(error):
@@ -178,13 +188,12 @@ class Worker:
             self._rest(RETRY_PAUSE)
             return False
 
-    def _rest(self, seconds: float) -> bool:
-        """Wait until a child answers or the view moves; False on timeout."""
-        view: list[Any] = [] if self._view is None else [self._view]
-        ready = wait([*(slot.pipe for slot in self.slots), *view], seconds)
-        if self._view is not None and view[0] in ready:
-            self._view.clear()
-        return bool(ready)
+    def _rest(self, seconds: float) -> None:
+        """Wait until a child answers, the view moves or a hint comes, at most so many seconds."""
+        waits: list[Any] = [*(slot.pipe for slot in self.slots), *self._signals]
+        wait(waits, seconds)
+        for signal in self._signals:
+            signal.clear()
 
     def _collect_outcomes(self) -> None:
         """Take the outcomes that child processes sent; they are recorded next."""
@@ -204,19 +213,15 @@ class Worker:
             "which takes no more of it; start it anew", self.name, operation,
         )  # fmt: skip
 
-    def _take(self, limit: int | None = None) -> None:
-        """Take leases for the free slots, and release those that are over."""
-        free = 0 if self.draining else sum(slot.free for slot in self.slots)
-        free -= sum(part.taken is not None for part in self._parts)
-        wanted = free if limit is None else limit
-        if wanted < 1 and limit is None:
-            return
-        over, self._over = self._over, []
-        try:
-            taken = self.offers.take(wanted, over)
-        except BaseException:
-            self._over = over + self._over
-            raise
+    def _free(self) -> int:
+        """How many slots are free and not promised to a claim."""
+        promised = sum(part.taken is not None for part in self._parts)
+        return 0 if self.draining else max(0, sum(slot.free for slot in self.slots) - promised)
+
+    def _take(self, free: int) -> None:
+        """Take leases for so many slots, and release those that are over."""
+        taken = self.offers.take(free, self._over)
+        self._over = []
         for one in taken:
             if one.due and one.work.state.operation in self.known:
                 self._parts.append(claim_part(one, self.name))
@@ -280,7 +285,7 @@ class Worker:
         ]
         try:
             self._record()
-            Leases(self.ledger).release(self._over)
+            self.offers.release(self._over)
         except LedgerError as error:  # their leases will be over
             _log.error("%s could not give back what it had: %s", self.name, error)
         return bool(left)
