@@ -22,7 +22,7 @@ HOW_TO_GET_ONE: Final = (
 REQUEST_MS: Final = 5_000
 """Milliseconds to wait for one answer. The default of clients is 30 s, also if a broker is frozen."""
 BOOTSTRAP_MS: Final = 12_000
-"""Milliseconds for the first contact: enough to meet two brokers that do not answer, and a third that does."""
+"""Milliseconds for the first contact: enough to meet two brokers that are frozen, and a third."""
 
 
 @dataclass(frozen=True, slots=True)
