@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, Self
 
@@ -16,6 +14,7 @@ from projections.engine.projector import Projector, views_named
 from projections.shipped import load
 
 from .election import Election
+from .signal import Signal
 
 FIRST_PAUSE: Final = 0.5
 MAX_PAUSE: Final = 30.0
@@ -89,32 +88,18 @@ class Service:
 
 
 class WorkProjector(Service):
-    """Keeps the view `work`, unless another projector does; `fileno` is readable when the view moved."""
+    """Keeps the view `work`, unless another projector does; sets `signal` when it moved."""
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__("projector", self._make)
-        self.ledger = ledger
-        self._signal_in, self._signal_out = socket.socketpair()
-        for end in (self._signal_in, self._signal_out):
-            end.setblocking(False)
+        self.ledger, self.signal = ledger, Signal()
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        self._signal_in.close()
-        self._signal_out.close()
-
-    def fileno(self) -> int:
-        """Of the socket that is readable once the view moved."""
-        return self._signal_in.fileno()
-
-    def clear(self) -> None:
-        """Clear the signal that it moved."""
-        with suppress(BlockingIOError):
-            self._signal_in.recv(4096)
+        self.signal.close()
 
     def _moved(self, _view: str) -> None:
-        with suppress(OSError):  # full: the signal is set already; closed: nobody waits
-            self._signal_out.send(b".")
+        self.signal.set()
 
     def _make(self) -> Act:
         load()

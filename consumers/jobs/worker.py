@@ -28,6 +28,7 @@ from ledger.roles import require_roles
 
 from .claim import Claim, LogOffers, Offers, task_of
 from .election import Election
+from .hints import HintedOffers, Hints
 from .lease_renewal import LeaseRenewal
 from .messages import Stopped, Task, UnknownHere
 from .operation import registry_at
@@ -35,6 +36,7 @@ from .outcome_log import log_outcome
 from .record import Part, Recorder, claim_part, outcome_part
 from .sandbox.slot import Slot
 from .services import Service, WorkProjector, background_services
+from .signal import Signal
 
 LEASE: Final = 30.0
 """Seconds that a lease holds without a renewal; it is renewed at least three times in them."""
@@ -63,7 +65,7 @@ class Worker:
     long an operation has to stop once its claim is over. drain_seconds: how long a stopped worker waits for
     running operations. projecting: whether it keeps the views `work` and `jobs`, unless another projector
     does. services: whether it also runs fan-in, cascade, scheduler and reaper. memory_mb: the address space
-    of an operation's process.
+    of an operation's process. hints: who says that work may have been offered; without, it asks all the time.
 
     done: how many claims ended. draining: it takes no more work. known: the operations that it takes: those
     of its registry, without any that one of its processes does not know.
@@ -82,6 +84,7 @@ class Worker:
         drain_seconds: float = DRAIN,
         memory_mb: int | None = None,
         offers: Offers | None = None,
+        hints: Hints | None = None,
         projecting: bool = True,
         services: bool = True,
     ) -> None:
@@ -93,6 +96,9 @@ class Worker:
         self.projecting, self.serves = projecting, services
         self.known = set(self.registry.names)
         self.offers = offers or LogOffers(ledger, self.name, queues, lease_seconds, operations=self.known)
+        self.hints = hints
+        if hints is not None:
+            self.offers = HintedOffers(self.offers, hints)
         self.recording = Recorder(ledger, self.name)
         self.done, self.draining = 0, False
         self.slots: list[Slot] = []
@@ -101,7 +107,7 @@ class Worker:
         self._parts: list[Part] = []
         self._over: list[tuple[str, int]] = []
         self._stop_requests = StopRequests(grace_seconds)
-        self._view: WorkProjector | None = None
+        self._signals: list[Signal] = []
         self._services: list[Service] = []
         self._last_error = ""
 
@@ -116,8 +122,11 @@ class Worker:
         with ExitStack() as stack:
             also = None
             if self.projecting:
-                self._view = stack.enter_context(WorkProjector(self.ledger))
-                self._services.append(self._view)
+                view = stack.enter_context(WorkProjector(self.ledger))
+                self._services.append(view)
+                self._signals.append(view.signal)
+            if self.hints is not None:
+                self._signals.append(stack.enter_context(self.hints).signal)
             if self.serves:
                 election = Election(Leases(self.ledger), self.name, self.lease_seconds)
                 for service in background_services(
@@ -179,11 +188,11 @@ class Worker:
             return False
 
     def _rest(self, seconds: float) -> bool:
-        """Wait until a child answers or the view moves; False on timeout."""
-        view: list[Any] = [] if self._view is None else [self._view]
-        ready = wait([*(slot.pipe for slot in self.slots), *view], seconds)
-        if self._view is not None and view[0] in ready:
-            self._view.clear()
+        """Wait until a child answers, the view moves or a hint comes; False on timeout."""
+        waits: list[Any] = [*(slot.pipe for slot in self.slots), *self._signals]
+        ready = wait(waits, seconds)
+        for signal in self._signals:
+            signal.clear()
         return bool(ready)
 
     def _collect_outcomes(self) -> None:
