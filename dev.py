@@ -345,7 +345,17 @@ def lock(args):
         uv = shutil.which("uv") or borrowed_uv(folder)
         command = [uv, "pip", "compile", PROJECT, "--group", PROJECT + ":dev"]
         # Not the extra `prefect`: its ninety packages are for who wants them.
-        command += ["--extra", "embedded", "--extra", "demo", "--extra", "broker", "--extra", "telemetry", "--universal"]
+        command += [
+            "--extra",
+            "embedded",
+            "--extra",
+            "demo",
+            "--extra",
+            "broker",
+            "--extra",
+            "telemetry",
+            "--universal",
+        ]
         command += ["--python-version", "3.11", "--generate-hashes", "--quiet", "-o", LOCK]
         command += ["--no-emit-index-url", "--no-emit-find-links"]
         return run(command + ["--custom-compile-command", "python3 dev.py lock"] + args)

@@ -44,6 +44,12 @@ LedgerError
 ├── ReactionFailed           a reactor stopped before an event, because its reaction failed
 ├── ViewFailed               a view cannot be followed or built, because its own statements fail
 │   └── TablesMissing        tables of a view are missing: rebuild it
+├── KafkaFailed              what goes through Kafka cannot go on
+│   ├── KafkaUnavailable     the cluster cannot be used at the moment; the message says why
+│   ├── TopicMismatch        the topics are not those that the checkpoint or the ledger says
+│   ├── ChainBroken          a record of a topic is missing, or one is there twice
+│   ├── ConsumerFenced       another consumer of the group has the partition, and moved its offset
+│   └── Undecodable          a record that is no event of a ledger, or does not fit its model
 ├── SchemaMismatch           the database and this code do not fit; run `pledger init`
 ├── DamagedLedger            the database contradicts itself; nothing more is appended
 └── ServerUnavailable        the server cannot be used at the moment
@@ -473,6 +479,59 @@ class TablesMissing(ViewFailed):
         reason = f"its tables {', '.join(self.tables)} are missing"
         super().__init__(view, reason)
         self.args = (f"view {view} cannot be read: {reason}; run `pledger rebuild {view}`",)
+
+
+class KafkaFailed(LedgerError):
+    """What goes through Kafka cannot go on."""
+
+
+class KafkaUnavailable(KafkaFailed):
+    """The cluster cannot be used at the moment; the message contains the reason and a remedy."""
+
+
+class TopicMismatch(KafkaFailed):
+    """The topics are not those that the checkpoint or the ledger says: a person must decide.
+
+    topic: the topic, or the prefix of all of them. differs: what differs. remedy: what to do.
+    """
+
+    def __init__(self, topic: str, differs: str, remedy: str) -> None:
+        super().__init__(f"{topic}: {differs}; {remedy}")
+        self.topic, self.differs, self.remedy = topic, differs, remedy
+
+
+class ChainBroken(KafkaFailed):
+    """A record of a topic is missing, or one is there twice: the chain of positions does not fit.
+
+    expected: the position of the record before it; found: the one that the record names.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, expected: int, found: int) -> None:
+        super().__init__(
+            f"{topic}, partition {partition}, offset {offset}: the record follows position {found}, but the "
+            f"one before it was at {expected}; run `pledger relay verify`"
+        )
+        self.topic, self.partition, self.offset = topic, partition, offset
+        self.expected, self.found = expected, found
+
+
+class ConsumerFenced(KafkaFailed):
+    """Another consumer of the group has the partition, and moved its offset; nothing was stored."""
+
+    def __init__(self, group: str, topic: str, partition: int) -> None:
+        super().__init__(
+            f"group {group}: another consumer moved the offset of {topic}, partition {partition}; nothing "
+            "was stored, and this consumer gives the partition up"
+        )
+        self.group, self.topic, self.partition = group, topic, partition
+
+
+class Undecodable(KafkaFailed):
+    """A record that is no event of a ledger, or whose body does not fit its model."""
+
+    def __init__(self, topic: str, partition: int, offset: int, wrong: str) -> None:
+        super().__init__(f"{topic}, partition {partition}, offset {offset}: {wrong}")
+        self.topic, self.partition, self.offset, self.wrong = topic, partition, offset, wrong
 
 
 class SchemaMismatch(LedgerError):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, Self
 
@@ -16,16 +14,17 @@ from projections.engine.projector import Projector, views_named
 from projections.shipped import load
 
 from .election import Election
+from .signal import Signal
 
 FIRST_PAUSE: Final = 0.5
 MAX_PAUSE: Final = 30.0
 """Seconds until a service that failed is started again; doubled each time that it fails at once."""
 MAX_WAIT: Final = 0.02
-"""Seconds between two reads of a quiet log for the view `work`: a job starts so much later at most."""
+"""Seconds between two reads of a quiet log for the view `work`, by which a job may start later."""
 GATHER: Final = 0.025
 """Seconds between two batches of the view `work` under load: one event costs as much as ten."""
 LISTED: Final = 0.25
-"""Seconds after which lists show an event, at most."""
+"""Maximum seconds until lists show an event."""
 
 Act = Callable[[threading.Event], object]
 """Runs until the event is set; made anew for each start."""
@@ -66,7 +65,7 @@ class Service:
             began = time.monotonic()
             try:
                 self.make()(term)
-            except ServerUnavailable as error:  # begin anew as soon as it is back
+            except ServerUnavailable as error:  # start again as soon as it is back
                 self.error = error
                 pause = pause if isinstance(error, NoPermission) else FIRST_PAUSE
                 if last_error != str(error):
@@ -76,7 +75,7 @@ class Service:
                 self.error = error
                 if time.monotonic() > began + MAX_PAUSE:
                     pause = FIRST_PAUSE
-                _log.exception("the service %s ended, and begins again in %s s", self.name, pause)
+                _log.exception("the service %s ended and starts again in %s s", self.name, pause)
             if self._stop.wait(pause):
                 return
             pause = min(pause * 2, MAX_PAUSE)
@@ -89,32 +88,18 @@ class Service:
 
 
 class WorkProjector(Service):
-    """Keeps the view `work`, unless another projector does; `fileno` becomes readable when it moved."""
+    """Keeps the view `work`, unless another projector does; sets `signal` when it moved."""
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__("projector", self._make)
-        self.ledger = ledger
-        self._signal_in, self._signal_out = socket.socketpair()
-        for end in (self._signal_in, self._signal_out):
-            end.setblocking(False)
+        self.ledger, self.signal = ledger, Signal()
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        self._signal_in.close()
-        self._signal_out.close()
-
-    def fileno(self) -> int:
-        """Of the socket that is readable once the view moved."""
-        return self._signal_in.fileno()
-
-    def clear(self) -> None:
-        """Clear the signal that it moved."""
-        with suppress(BlockingIOError):
-            self._signal_in.recv(4096)
+        self.signal.close()
 
     def _moved(self, _view: str) -> None:
-        with suppress(OSError):  # full: the signal is set already; closed: nobody waits
-            self._signal_out.send(b".")
+        self.signal.set()
 
     def _make(self) -> Act:
         load()

@@ -1,18 +1,36 @@
-"""Feeding a view with events from a source other than the log, with the same statements."""
+"""
+Feeding a view with events from a source other than the log, with the same statements.
+
+The events may be of the ledger in the same database, whose log then shows that they are still its
+history. Or they are of another ledger, elsewhere: the database then holds views only. It keeps the id of
+that ledger with each view that it feeds, and the source's own word for the place where it stands, in the
+transaction of the effects. The source itself must notice a history that was rolled back, as the id and
+the chain of a Kafka topic do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import Self
+from typing import Any, Self
+from uuid import UUID
 
 from psycopg import sql
 
-from ledger import BadInput, Cursor, EventsMissing, Ledger, Recorded, ServerUnavailable
+from ledger import (
+    BadInput,
+    Cursor,
+    CursorMismatch,
+    EventsMissing,
+    Ledger,
+    Recorded,
+    ServerUnavailable,
+    ViewFailed,
+)
 from ledger.log.announce import announce
 from ledger.log.cursor import Checkpoint
 from ledger.log.server_errors import ledger_errors
-from ledger.log.sql import Statements
+from ledger.log.sql import Statement, Statements
 
 from .apply import Applier, CopyMoved, NewStatuses, relation, view_errors
 from .copies import Copies, Copy, open_copies
@@ -31,10 +49,15 @@ class Feed:
     The events are applied to the live copy, each once: effects and position in one transaction, so that a
     process that was killed may pass them again. The source must deliver every event that the view wants, in
     the order of the log. A projector may follow the same view at the same time.
+
+    source: the ledger of the events; by default `ledger` itself. If it is another one, `ledger` is only a
+    place for views: it must have no events of its own, and all domains must be imported that declare statuses
+    and sets, because they cannot be learned later.
     """
 
-    def __init__(self, ledger: Ledger, view: View) -> None:
+    def __init__(self, ledger: Ledger, view: View, source: UUID | None = None) -> None:
         self.ledger, self.view = ledger, view
+        self.source = ledger.identity.ledger if source is None else source
         self._open = ExitStack()
         self._copies: Copies | None = None
 
@@ -54,23 +77,37 @@ class Feed:
         """The last event that the view contains."""
         return self._live(self._connected()).position
 
-    def take(self, events: Iterable[Recorded], after: int | None = None) -> int:
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the events are of another ledger than the one that the view is in."""
+        return self.source != self.ledger.identity.ledger
+
+    @property
+    def place(self) -> str:
+        """The source's word for where it stood when it last passed events; empty at the beginning."""
+        copies = self._connected()
+        rows = copies.run(SQL.fed_from, view=self.view.name, copy=self._live(copies).number)
+        return rows[0][1] if rows else ""
+
+    def take(self, events: Iterable[Recorded], after: int | None = None, *, place: str = "") -> int:
         """Apply events, except those that the view contains already; returns how many were new.
 
-        after: the position up to which the source has delivered everything. Raises EventsMissing if the view
-        has not reached it, CursorMismatch if the last event is not the ledger's at its position, BadInput,
-        DefinitionChanged, ViewFailed; ServerUnavailable, after which the same events may be passed again.
+        after: the position up to which the source has delivered everything. place: a word of the source for
+        where it stands after these events, stored in the transaction of their effects. Raises EventsMissing
+        if the view has not reached `after`, CursorMismatch if the events are not of the ledger's history,
+        BadInput, DefinitionChanged, ViewFailed; ServerUnavailable, after which the same events may be passed
+        again.
         """
         given = sorted({event.position: event for event in events}.items())
         if given and after is not None and given[0][0] <= after:
-            raise BadInput(f"event {given[0][0]} is not after position {after}, after which all shall be")
+            raise BadInput(f"event {given[0][0]} is not after position {after}, as all given events must be")
         try:
             copies = self._connected()
             if after is not None and (at := self._live(copies).position) < after:
                 raise EventsMissing(self.view.name, at, after)
             self._check_history(copies, [event for _, event in given])
             self._fill(copies, [event for _, event in given])
-            return self._apply(copies, [position for position, _ in given])
+            return self._apply(copies, [position for position, _ in given], place)
         except ServerUnavailable:
             self.close()
             raise
@@ -78,20 +115,40 @@ class Feed:
     def _connected(self) -> Copies:
         if self._copies is None:
             announce(self.ledger)
-            self._copies = self._open.enter_context(open_copies(self.ledger))
-            self._copies.run(SQL.make_fed)
+            copies = self._open.enter_context(open_copies(self.ledger))
+            copies.run(SQL.make_fed)
+            copies.run(SQL.make_fed_from)
+            self._check_source(copies)
+            self._copies = copies
         return self._copies
+
+    def _check_source(self, copies: Copies) -> None:
+        """Refuse to mix the events of two ledgers. Raises BadInput, CursorMismatch."""
+        copy = self._live(copies)
+        rows = copies.run(SQL.fed_from, view=self.view.name, copy=copy.number)
+        if rows and rows[0][0] != self.source:
+            raise CursorMismatch(
+                f"view {self.view.name} is fed from ledger {rows[0][0]}, and these events are "
+                f"of {self.source}"
+            )
+        if self.is_elsewhere and (self.ledger.bound() or (copy.position and not rows)):
+            raise BadInput(
+                f"ledger {self.ledger.identity.ledger} has events of its own, so its views cannot be fed "
+                f"with events of {self.source}: make a schema for them (`pledger init --schema NAME`)"
+            )
 
     def _live(self, copies: Copies) -> Copy:
         with view_errors(self.view):
             copy = copies.followed(self.view)
         if copy.inline:
-            raise BadInput(f"view {self.view.name} is kept by the appends: `pledger views detach` it first")
+            raise BadInput(
+                f"appends keep the view {self.view.name}: run `pledger views detach {self.view.name}` first"
+            )
         return copy
 
     def _check_history(self, copies: Copies, events: list[Recorded]) -> None:
         """Refuse events of another history: a source may still have events that a restore removed."""
-        if events:
+        if events and not self.is_elsewhere:
             last = Cursor.after(self.ledger.identity.ledger, events[-1])
             with ledger_errors():
                 Checkpoint(last.ledger, last).confirm(copies.connection, copies.schema)
@@ -106,18 +163,40 @@ class Feed:
                     copy.write_row((e.position, e.stream, e.version, e.topic, e.schema, e.data, e.raw,
                                     e.meta_data, e.recorded_at))  # fmt: skip
 
-    def _apply(self, copies: Copies, positions: list[int]) -> int:
-        """Apply the new events to the copy, whatever its position is by now."""
+    def _apply(self, copies: Copies, positions: list[int], place: str) -> int:
+        """Apply the new events to the copy, whatever its position is by now, and note the source's place."""
         while True:
             copy = self._live(copies)
             new = [position for position in positions if position > copy.position]
-            if not new:
-                return 0
-            feed = relation(copies.schema, self.view, copy.number, FED)
             try:
-                Applier(copies, self.view, copy, feed=feed).apply(copy.position, new[-1], len(new))
+                with copies.connection.transaction():
+                    if new:
+                        feed = relation(copies.schema, self.view, copy.number, FED)
+                        _FedApplier(copies, self.view, copy, feed=feed).apply(
+                            copy.position, new[-1], len(new)
+                        )
+                    if place:
+                        copies.run(SQL.note_place, view=self.view.name, copy=copy.number, ledger=self.source,
+                                   place=place)  # fmt: skip
                 return len(new)
             except NewStatuses:
-                learn_statuses(copies, self.view, copy.number)
+                self._learn(copies, copy)
             except CopyMoved:
                 continue
+
+    def _learn(self, copies: Copies, copy: Copy) -> None:
+        """Learn what was announced since the copy was made. Raises ViewFailed if that needs the log."""
+        if self.is_elsewhere and copy.position:
+            raise ViewFailed(
+                self.view.name, "statuses or sets were declared after it was begun, and the log of its "
+                "events is elsewhere: feed it anew, into an empty schema, with all domains imported",
+            )  # fmt: skip
+        learn_statuses(copies, self.view, copy.number)
+
+
+class _FedApplier(Applier):
+    """An applier that stores a parked event as it was passed, because the log may not have it."""
+
+    def _send(self, statement: Statement, **parameters: Any) -> list[tuple[Any, ...]]:
+        stored = SQL.park_event_as_fed if statement.name == "park_event" else statement
+        return super()._send(stored, **parameters)
