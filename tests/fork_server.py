@@ -183,34 +183,27 @@ def become(asked: Asked, streams: list[int]) -> None:
     sys.stdin = sys.__stdin__ = text(0, "r")
     sys.stdout = sys.__stdout__ = text(1, "w", buffering=1 if os.isatty(1) else -1)
     sys.stderr = sys.__stderr__ = text(2, "w", buffering=1, errors="backslashreplace")
-    sys.argv = list(asked.arguments)
+    sys.argv[:] = [asked.arguments[0]]
     importlib.invalidate_caches()
 
 
 def execute(arguments: list[str], path: list[str]) -> None:
     """What `python ARGUMENTS…` does. path: where modules are found besides the program's own folder."""
-    options = {"-P": False}
-    while arguments[0] in options:
-        options[arguments.pop(0)] = True
+    safe_path = arguments[0] == "-P"
+    what, *words = arguments[safe_path:]
     added = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    sys.path[:] = [*added, *path]
     own = sys.modules["__main__"] = types.ModuleType("__main__")
-    what, *words = arguments
-    if what == "-m":
-        sys.modules.pop(
-            words[0], None
-        )  # it runs as `__main__`, and is imported anew by who wants it by its name
     if what == "-c":
-        sys.argv = [what, *words[1:]]
-        first, run = "", lambda: exec(compile(words[0], "<string>", "exec"), vars(own))
+        code, *sys.argv[1:] = words
+        first, run = "", lambda: exec(compile(code, "<string>", "exec"), vars(own))
     elif what == "-m":
-        sys.argv = words
-        first, run = str(Path.cwd()), lambda: runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+        module, *_ = sys.argv = words
+        sys.modules.pop(module, None)  # it runs as `__main__`; who imports it by its name gets another
+        first, run = str(Path.cwd()), lambda: runpy.run_module(module, run_name="__main__", alter_sys=True)
     else:
-        sys.argv = arguments
+        sys.argv = [what, *words]
         first, run = str(Path(what).resolve().parent), lambda: runpy.run_path(what, run_name="__main__")
-    if not options["-P"]:
-        sys.path.insert(0, first)
+    sys.path[:] = [*([] if safe_path else [first]), *added, *path]
     run()
 
 
