@@ -17,8 +17,8 @@ import pytest
 from psycopg import sql
 
 from ledger.embedded import Embedded
-from tests.docs.matching import matches
 from tests.docs.pages import ROOT, anchors, blocks, links, name_of, pages, runnable
+from tests.docs.shown_output import matches
 from tests.docs.skipped import SKIPPED
 
 PAGES = {name_of(page): page for page in pages()}

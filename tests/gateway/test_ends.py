@@ -52,6 +52,7 @@ def test_codes_are_what_they_always_were() -> None:
         ("BadName", 2), ("BadBody", 2), ("MoveNotAllowed", 1), ("EffectFailed", 1),
         ("StreamConflict", 5), ("GuardFailed", 5), ("CommandReused", 5), ("StreamNotFound", 3),
         ("SchemaMismatch", 4), ("ServerUnavailable", 4), ("LedgerBusy", 4), ("ReadOnly", 4),
+        ("KafkaUnavailable", 4),
         ("NoPermission", 4), ("DamagedLedger", 1), ("CursorMismatch", 1),
     ],
 )  # fmt: skip
