@@ -26,12 +26,12 @@ from psycopg.conninfo import make_conninfo
 
 import ledger
 from ledger import ANY, NEW, AppendUncertain, EffectFailed, Exact, Ledger, LedgerBusy
-from ledger.embedded import Embedded, throwaway
+from ledger.embedded import Embedded
 from ledger.log.install import init
 from ledger.machines import From, Machine, State
 from tests.faults.appenders import Faults, appending, judge
-from tests.faults.conftest import eventually, make_shelf
-from tests.faults.crashes import Proxy, between, kill
+from tests.faults.conftest import eventually
+from tests.faults.crashes import Proxy, kill
 from tests.faults.schedules import as_owner
 from tests.lamp import LampRead
 
@@ -125,14 +125,6 @@ def test_a_move_that_its_commit_refuses_is_refused(strict: Ledger, admin_dsn: st
 
 
 @pytest.fixture
-def proxy(dsn: str) -> Iterator[Proxy]:
-    folder = make_shelf()
-    with between(dsn, folder) as proxy:
-        yield proxy
-    folder.rmdir()
-
-
-@pytest.fixture
 def far(proxy: Proxy, log: Ledger) -> Iterator[Ledger]:
     """The ledger of `log`, reached through the proxy, with one connection on which all is prepared."""
     with ledger.connect(proxy.dsn, actor="tester", max_size=1, timeout=3) as far:
@@ -177,13 +169,6 @@ LOGINS = {
     "both": "default_transaction_isolation = 'serializable'; synchronous_commit = 'off'",
 }
 """Roles that appenders come as, and what is set for them."""
-
-
-@pytest.fixture(scope="module")
-def durable() -> Iterator[Embedded]:
-    """A server whose commits survive, to be killed."""
-    with throwaway(durable=True) as server:
-        yield server
 
 
 @pytest.fixture
