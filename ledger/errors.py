@@ -330,8 +330,8 @@ class GroupRuns(Refused):
     def __init__(self, group: str, hosts: Iterable[str]) -> None:
         self.group, self.hosts = group, tuple(hosts)
         super().__init__(
-            f"group {group} has {len(self.hosts)} members, on {', '.join(sorted(set(self.hosts)))}: stop them "
-            "first; a member that was killed is gone after its session, about 10 seconds"
+            f"group {group} has {len(self.hosts)} members, on {', '.join(sorted(set(self.hosts)))}: stop "
+            "them first; a member that was killed is gone after its session, about 10 seconds"
         )
 
 

@@ -28,6 +28,7 @@ from kafka.structs import OffsetAndMetadata
 from ledger.errors import KafkaFailed, KafkaUnavailable, TopicMismatch
 
 from .cluster import Cluster
+from .topics import Topics
 
 
 class Place(NamedTuple):
@@ -169,14 +170,12 @@ class KafkaTransport:
             return KafkaMember(self.cluster, topics, group, instance, self._settings)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        with kafka_errors("describing topics"), self.cluster.admin() as admin:
-            found = admin.describe_topics(list(topics))
-        return {one["name"]: str(one["topic_id"]) for one in found if not one.get("error_code")}
+        return {name: topic.id for name, topic in Topics(self.cluster).found(set(topics)).items()}
 
     def send_letters(self, letters: Sequence[Letter]) -> None:
         try:
             with kafka_errors("publishing dead letters"):
-                self._make(sorted({one.topic for one in letters}))
+                self._make({one.topic for one in letters})
                 if self._producer is None:
                     self._producer = KafkaProducer(**self.cluster.options(), acks="all", max_block_ms=10_000)
                 sent = [self._producer.send(one.topic, one.value, one.key, one.headers) for one in letters]
@@ -186,15 +185,10 @@ class KafkaTransport:
             self.close()
             raise
 
-    def _make(self, topics: list[str]) -> None:
-        with self.cluster.admin() as admin:
-            there = {one["name"] for one in admin.describe_topics(topics) if not one.get("error_code")}
-            if missing := [one for one in topics if one not in there]:
-                configs = {"retention.ms": "-1"}
-                admin.create_topics(
-                    {one: {"num_partitions": 1, "configs": configs} for one in missing},
-                    raise_errors=False, wait_for_metadata=True,
-                )  # fmt: skip
+    def _make(self, names: set[str]) -> None:
+        topics = Topics(self.cluster)
+        for name in names - topics.found(names).keys():
+            topics.ensure(name, partitions=1)
 
     def close(self) -> None:
         """Close the producer of dead letters."""

@@ -27,35 +27,24 @@ class ConsumerMetrics:
     def __init__(self, group: str, registry: CollectorRegistry | None = None) -> None:
         self.group = group
         self.registry = registry or CollectorRegistry()
-        place = ("group", "topic", "partition")
         self.processed = self._counter("processed", "Events that the handler was done with.", "topic")
         self.passed = self._counter("passed_over", "Events that the handler does not want.", "topic")
-        self.failed = self._counter(
-            "failed", "Events whose handler raised, or that could not be read.", "topic"
-        )
+        self.failed = self._counter("failed", "Events whose handler raised, or that are unreadable.", "topic")
         self.retries = self._counter("retries", "Attempts at parked events.").labels(group)
-        self.duplicates = self._counter(
-            "duplicates", "Records that were left out, as they came twice."
-        ).labels(group)
+        self.duplicates = self._counter("duplicates", "Records left out, as they came twice.").labels(group)
         self.gaps = self._counter("gaps", "Breaks in the chain of positions.").labels(group)
         self.fenced = self._counter("fenced", "Partitions that another consumer had moved.").labels(group)
-        self.parked = Gauge(
-            "pledger_consumer_parked", "Events that are parked.", ("group", "state"), registry=self.registry
-        )
-        self.seconds = Histogram(
-            "pledger_consumer_round_seconds", "Duration of a round: its handlers and the commit.", ("group",),
-            buckets=SECONDS, registry=self.registry,
-        ).labels(group)  # fmt: skip
-        self._lag_events = Gauge(
-            "pledger_consumer_lag_events",
-            "Records that wait in the partition.",
-            place,
-            registry=self.registry,
-        )
-        self._lag_seconds = Gauge(
-            "pledger_consumer_lag_seconds", "Age of the last event applied, where others wait.", place,
-            registry=self.registry,
-        )  # fmt: skip
+        self.parked = self._gauge("parked", "Events that are parked.", "state")
+        self._lag_events = self._gauge("lag_events", "Records that wait.", "topic", "partition")
+        age = "Age of the last event applied, where others wait."
+        self._lag_seconds = self._gauge("lag_seconds", age, "topic", "partition")
+        duration = "Duration of a round: its handlers and the commit."
+        name = "pledger_consumer_round_seconds"
+        rounds = Histogram(name, duration, ("group",), buckets=SECONDS, registry=self.registry)
+        self.seconds = rounds.labels(group)
+
+    def _gauge(self, name: str, help_text: str, *labels: str) -> Gauge:
+        return Gauge(f"pledger_consumer_{name}", help_text, ("group", *labels), registry=self.registry)
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
         return Counter(f"pledger_consumer_{name}", help_text, ("group", *labels), registry=self.registry)
@@ -84,34 +73,8 @@ def serving(
     /ready answers 200, or 503 with the reason. Raises OSError if the port is taken.
     """
 
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            match self.path.partition("?")[0]:
-                case "/metrics":
-                    self._answer(200, metrics.text().encode(), CONTENT_TYPE_LATEST)
-                case "/live":
-                    self._json(200, {"live": True})
-                case "/ready":
-                    why = why_not_ready()
-                    self._json(200 if why is None else 503, {"ready": why is None, "why": why})
-                case _:
-                    self._json(404, {"paths": ["/metrics", "/ready", "/live"]})
-
-        def _json(self, code: int, body: dict[str, Any]) -> None:
-            self._answer(code, json.dumps(body).encode(), "application/json")
-
-        def _answer(self, code: int, body: bytes, kind: str) -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *values: object) -> None:
-            """Nothing: stderr is for what goes wrong."""
-
-    server = ThreadingHTTPServer((address, port), Answers)
-    server.daemon_threads = True
+    server = _Server((address, port), _Answers)
+    server.metrics, server.why_not_ready = metrics, why_not_ready
     thread = threading.Thread(target=server.serve_forever, name="consumer metrics", daemon=True)
     thread.start()
     try:
@@ -120,3 +83,38 @@ def serving(
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    metrics: ConsumerMetrics
+    why_not_ready: Callable[[], str | None]
+
+
+class _Answers(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_GET(self) -> None:
+        match self.path.partition("?")[0]:
+            case "/metrics":
+                self._answer(200, self.server.metrics.text().encode(), CONTENT_TYPE_LATEST)
+            case "/live":
+                self._json(200, {"live": True})
+            case "/ready":
+                why = self.server.why_not_ready()
+                self._json(200 if why is None else 503, {"ready": why is None, "why": why})
+            case _:
+                self._json(404, {"paths": ["/metrics", "/ready", "/live"]})
+
+    def _json(self, code: int, body: dict[str, Any]) -> None:
+        self._answer(code, json.dumps(body).encode(), "application/json")
+
+    def _answer(self, code: int, body: bytes, kind: str) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *values: object) -> None:
+        """Nothing: stderr is for what goes wrong."""

@@ -202,14 +202,7 @@ class MemoryBus:
         Raises what ends a consumer, and TimeoutError.
         """
         stop, errors = threading.Event(), list[BaseException]()
-        handle = handler.handle
-
-        def handles(event: Any, transaction: Any) -> None:
-            handle(event, transaction)
-            if self.strikes("crashes", 0.1):
-                raise Crash
-
-        mortal = replace(handler, handle=handles)
+        mortal = self._mortal(handler)
 
         def lives() -> None:
             try:
@@ -220,7 +213,7 @@ class MemoryBus:
                 errors.append(error)
                 stop.set()
 
-        threads = [threading.Thread(target=lives, name=f"member {nr}", daemon=True) for nr in range(members)]
+        threads = [threading.Thread(target=lives, daemon=True) for _ in range(members)]
         for thread in threads:
             thread.start()
         try:
@@ -231,6 +224,16 @@ class MemoryBus:
                 thread.join()
         if errors:
             raise errors[0]
+
+    def _mortal(self, handler: Handler) -> Handler:
+        """The handler, after whose effect its member may die."""
+
+        def handle(event: Any, transaction: Any) -> None:
+            handler.handle(event, transaction)
+            if self.strikes("crashes", 0.1):
+                raise Crash
+
+        return replace(handler, handle=handle)
 
     def _wait(
         self, handler: Handler, dsn: str | None, schema: str, stop: threading.Event, seconds: float

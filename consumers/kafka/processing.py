@@ -84,36 +84,36 @@ def round_of(
     """Decode what a poll brought, and check the chain of positions. done: events that are to be left out."""
     found = Round()
     for place, records in messages.items():
-        old = at[place]
-        _follow(found, place, old, records, handler, fetch, (done or {}).get(place, frozenset()))
+        skipped = (done or {}).get(place, frozenset())
+        _follow(found, place, at[place], (delivered(one, handler, fetch) for one in records), skipped)
     return found
 
 
 def _follow(
-    found: Round, place: Place, old: Offset, records: Sequence[Message], handler: Handler,
-    fetch: Fetch | None, done: frozenset[int],
-) -> None:  # fmt: skip
+    found: Round, place: Place, old: Offset, records: Iterable[Delivery], done: frozenset[int]
+) -> None:
     """Add the records of one partition to a round."""
-    next_offset, last = old
-    recorded_at = None
-    for message in records:
-        if message.offset < old.next_offset:
+    next_offset, last, recorded_at = old.next_offset, old.last_position, None
+    for one in records:
+        offset = one.message.offset
+        if offset < old.next_offset:
             continue
-        one = delivered(message, handler, fetch)
         if one.envelope is not None:
-            position, previous = one.envelope.event.position, one.envelope.previous
-            if last is not None and position <= last:  # the chain up to `last` was whole: it was applied
+            event, previous = one.envelope.event, one.envelope.previous
+            if (
+                last is not None and event.position <= last
+            ):  # the chain up to `last` was whole: it was applied
                 found.duplicates += 1
-                next_offset = message.offset + 1
+                next_offset = offset + 1
                 continue
             if last is not None and previous != last:
-                found.broken = found.broken or ChainBroken(*place, message.offset, last, previous)
+                found.broken = found.broken or ChainBroken(*place, offset, last, previous)
                 break
-            last, recorded_at = position, one.envelope.event.recorded_at
-        next_offset = message.offset + 1
+            last, recorded_at = event.position, event.recorded_at
+        next_offset = offset + 1
         if not one.is_handled:
             found.passed[place.topic] += 1
-        elif message.offset not in done:
+        elif offset not in done:
             found.deliveries.append(one)
     if next_offset != old.next_offset:
         found.moves[place] = Move(old, Offset(next_offset, last), recorded_at)

@@ -28,6 +28,7 @@ from .client import Message, Place, kafka_errors
 from .cluster import Cluster
 from .envelope import Envelope, envelope_of
 from .offsets import SCHEMA, Offset, Offsets, require_tables
+from .topics import Topics
 
 PATIENCE: Final = 30.0
 """Seconds that reading one record may take."""
@@ -68,8 +69,8 @@ class Step:
 
 
 def rewind(
-    cluster: Cluster, connection: psycopg.Connection[Any], group: str, topics: Sequence[str], target: Target, *,
-    schema: str = SCHEMA, partitions: Iterable[int] | None = None, dry_run: bool = False,
+    cluster: Cluster, connection: psycopg.Connection[Any], group: str, topics: Sequence[str],
+    target: Target, *, schema: str = SCHEMA, partitions: Iterable[int] | None = None, dry_run: bool = False,
 ) -> list[Step]:  # fmt: skip
     """Set the offsets of a group; returns what was set in each partition. dry_run: nothing is changed.
 
@@ -110,11 +111,7 @@ def _ids(cluster: Cluster, group: str, topics: Sequence[str]) -> dict[str, str]:
         told = admin.describe_groups([group]).get(group, {})
         if members := told.get("members"):
             raise GroupRuns(group, [str(one.get("client_host", "?")) for one in members])
-        found = {
-            one["name"]: str(one["topic_id"])
-            for one in admin.describe_topics(list(topics))
-            if not one["error_code"]
-        }
+    found = {name: topic.id for name, topic in Topics(cluster).found(topics).items()}
     if missing := [topic for topic in topics if topic not in found]:
         raise BadInput(f"there is no topic {', '.join(missing)}")
     return found

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import psycopg
 import pytest
@@ -11,6 +15,7 @@ from pydantic import BaseModel
 from consumers.kafka import Consumed, Faults, MemoryBus, consumer
 from consumers.kafka.client import Place
 from consumers.kafka.consumer_loop import Consumer
+from consumers.kafka.consumer_metrics import serving
 from consumers.kafka.handler import Connection, Handler
 from consumers.kafka.parking import discard, letter, letters, redrive
 from ledger import Recorded
@@ -150,18 +155,21 @@ def test_a_new_group_may_begin_at_the_end(dsn: str) -> None:
     assert [one[2] for one in effects(dsn, "late")] == [published.position]
 
 
-def test_metrics(dsn: str) -> None:
-    bus = MemoryBus(faults=Faults(duplicates=1.0))
+def test_metrics_and_readiness(dsn: str) -> None:
+    bus, stop = MemoryBus(faults=Faults(duplicates=1.0)), threading.Event()
     filled(bus, 30, 3)
-    handler = failing(dsn, {4}, attempts=2)
-    import threading
-
-    stop = threading.Event()
-    one = Consumer(bus, handler, dsn)
-    thread = threading.Thread(target=one.run, args=(stop,))
-    thread.start()
-    bus.drain(handler, dsn)
-    stop.set()
-    thread.join()
-    assert one.why_not_ready == "it has ended"
-    assert "pledger_consumer_round_seconds_count" in one.metrics.text()
+    one = Consumer(bus, failing(dsn, {4}, attempts=2), dsn)
+    assert one.why_not_ready == "it has not yet joined its group"
+    with serving(one.metrics, lambda: one.why_not_ready, 0) as port:
+        thread = threading.Thread(target=one.run, args=(stop,))
+        thread.start()
+        bus.drain(failing(dsn, {4}, attempts=2), dsn)
+        stop.set()
+        thread.join()
+        text = urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+        with pytest.raises(HTTPError) as refused:
+            urlopen(f"http://127.0.0.1:{port}/ready")
+        assert refused.value.code == 503
+        assert json.load(refused.value)["why"] == "it has ended"
+        refused.value.close()
+    assert "pledger_consumer_round_seconds_count" in text

@@ -19,10 +19,9 @@ from ..stderr import EVERY, log_to_stderr, logging_session
 if TYPE_CHECKING:
     import threading
 
-    import psycopg
-
     from consumers.kafka import Consumer
     from consumers.kafka.handler import Handler
+    from consumers.kafka.offsets import Connection
     from ledger import Ledger
 
 Kafka = Annotated[
@@ -182,7 +181,7 @@ def _totals(consumer: Consumer) -> dict[str, Any]:
 
 
 @contextmanager
-def database(session: Session, schema: str) -> Iterator[psycopg.Connection[Any]]:
+def database(session: Session, schema: str) -> Iterator[Connection]:
     """The consumers' database, for one command. Raises SchemaMismatch where it has no tables of consumers."""
     from consumers.kafka.offsets import require_tables
     from ledger.log.admin import existing, single_connection
@@ -203,8 +202,9 @@ def list_(context: typer.Context, tables: Tables = "consumers", as_json: AsJson 
 
     with database(session, tables) as connection:
         rows = positions(connection, tables)
-    columns = [*titled("group", "topic", keep=True), *titled("partition", "next_offset", "last_position", number=True),
-               Column("recorded_at"), *titled("waiting", "behind", "dead", number=True)]  # fmt: skip
+    columns = [*titled("group", "topic", keep=True),
+               *titled("partition", "next_offset", "last_position", number=True), Column("recorded_at"),
+               *titled("waiting", "behind", "dead", number=True)]  # fmt: skip
     session.print_rows(rows, columns, lambda row: list(row))
     if not rows:
         session.say("no group has stored an offset here")

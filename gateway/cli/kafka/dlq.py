@@ -13,8 +13,7 @@ from ..session import AsJson, Session, session_of
 from .consume import Tables, Yes, database
 
 if TYPE_CHECKING:
-    import psycopg
-
+    from consumers.kafka.offsets import Connection
     from consumers.kafka.parking import Letter
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group of consumers.")]
@@ -58,8 +57,8 @@ def list_(
     states: list[Any] = ["dead", "waiting", "behind"] if all_ else ["dead"]
     with database(session, tables) as connection:
         found = letters(
-            connection, tables, group=group, topic=topic, key=None if key is None else key.encode(), error=error,
-            states=states, limit=limit,
+            connection, tables, group=group, topic=topic, key=None if key is None else key.encode(),
+            error=error, states=states, limit=limit,
         )  # fmt: skip
     columns = [*titled("group", "id", keep=True), Column("state"), *titled("attempts", "behind", number=True),
                Column("parked"), Column("error", keep=True), Column("message", rest=True)]  # fmt: skip
@@ -122,7 +121,7 @@ def show(
         write("\n" + "\n".join(clean(line) for line in one.trace.splitlines()) + "\n")
 
 
-def _letter(connection: psycopg.Connection[Any], group: str, id: str, schema: str) -> Letter:
+def _letter(connection: Connection, group: str, id: str, schema: str) -> Letter:
     """The parked event that is named. Raises Misuse, NotThere."""
     from consumers.kafka.client import Place
     from consumers.kafka.parking import letter
@@ -198,11 +197,10 @@ def _each(
     from consumers.kafka.parking import letters
 
     topic, key, error, limit = given
+    key = None if key is None else key.encode()
     with database(session, schema) as connection:
-        if ids:
-            found = [_letter(connection, group, id, schema) for id in ids]
-        else:
-            key = None if key is None else key.encode()
+        found = [_letter(connection, group, id, schema) for id in ids or ()]
+        if not ids:
             found = letters(connection, schema, group=group, topic=topic, key=key, error=error, limit=limit)
         rows = [(one, act is not None and act(connection, one, schema)) for one in found]
     columns = [
