@@ -26,7 +26,7 @@ from ledger.errors import AppendUncertain, LedgerBusy, StorageFull
 from ledger.jobs.leases import HeldLease, Leases, LeaseStatus
 from ledger.roles import require_roles
 
-from .claim import Claim, LogOffers, Offers, task_of
+from .claim import Claim, LogOffers, Offers, OffersAhead, task_of
 from .election import Election
 from .hints import HintedOffers, Hints
 from .lease_renewal import LeaseRenewal
@@ -95,7 +95,9 @@ class Worker:
         self.drain_seconds = drain_seconds
         self.projecting, self.serves = projecting, services
         self.known = set(self.registry.names)
-        self.offers = offers or LogOffers(ledger, self.name, queues, lease_seconds, operations=self.known)
+        self.offers = offers or OffersAhead(
+            LogOffers(ledger, self.name, queues, lease_seconds, operations=self.known)
+        )
         self.hints = hints
         if hints is not None:
             self.offers = HintedOffers(self.offers, hints)
@@ -171,14 +173,13 @@ class Worker:
         """Record outcomes, claim work for free slots, wait for either; whether there was something to do."""
         try:
             self._collect_outcomes()
-            self._take()
+            self._take(self._free())
             if self._parts:
                 self._record()
                 return True
             self._last_error = ""
             self._stop_requests.act(self.slots)
-            if not self._rest(seconds) and self._over:
-                self._take(limit=0)
+            self._rest(seconds)
             return False
         except _RETRIED as error:
             if self._last_error != str(error):
@@ -187,13 +188,12 @@ class Worker:
             self._rest(RETRY_PAUSE)
             return False
 
-    def _rest(self, seconds: float) -> bool:
-        """Wait until a child answers, the view moves or a hint comes; False on timeout."""
+    def _rest(self, seconds: float) -> None:
+        """Wait until a child answers, the view moves or a hint comes, at most so many seconds."""
         waits: list[Any] = [*(slot.pipe for slot in self.slots), *self._signals]
-        ready = wait(waits, seconds)
+        wait(waits, seconds)
         for signal in self._signals:
             signal.clear()
-        return bool(ready)
 
     def _collect_outcomes(self) -> None:
         """Take the outcomes that child processes sent; they are recorded next."""
@@ -213,19 +213,15 @@ class Worker:
             "which takes no more of it; start it anew", self.name, operation,
         )  # fmt: skip
 
-    def _take(self, limit: int | None = None) -> None:
-        """Take leases for the free slots, and release those that are over."""
-        free = 0 if self.draining else sum(slot.free for slot in self.slots)
-        free -= sum(part.taken is not None for part in self._parts)
-        wanted = free if limit is None else limit
-        if wanted < 1 and limit is None:
-            return
-        over, self._over = self._over, []
-        try:
-            taken = self.offers.take(wanted, over)
-        except BaseException:
-            self._over = over + self._over
-            raise
+    def _free(self) -> int:
+        """How many slots are free and not promised to a claim."""
+        promised = sum(part.taken is not None for part in self._parts)
+        return 0 if self.draining else max(0, sum(slot.free for slot in self.slots) - promised)
+
+    def _take(self, free: int) -> None:
+        """Take leases for so many slots, and release those that are over."""
+        taken = self.offers.take(free, self._over)
+        self._over = []
         for one in taken:
             if one.due and one.work.state.operation in self.known:
                 self._parts.append(claim_part(one, self.name))
@@ -289,7 +285,7 @@ class Worker:
         ]
         try:
             self._record()
-            Leases(self.ledger).release(self._over)
+            self.offers.release(self._over)
         except LedgerError as error:  # their leases will be over
             _log.error("%s could not give back what it had: %s", self.name, error)
         return bool(left)

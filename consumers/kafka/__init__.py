@@ -8,12 +8,19 @@ from .envelope import Envelope
 from .routes import Routes
 
 if TYPE_CHECKING:
+    from .cluster import Cluster
     from .consumer_loop import Consumer
     from .handler import Consumed, consumer
     from .memory import Faults, MemoryBus
 else:
     __getattr__ = lazily(
-        __name__, {"consumer_loop": "Consumer", "handler": "Consumed consumer", "memory": "Faults MemoryBus"}
+        __name__,
+        {
+            "cluster": "Cluster",
+            "consumer_loop": "Consumer",
+            "handler": "Consumed consumer",
+            "memory": "Faults MemoryBus",
+        },
     )
 
-__all__ = ["Consumed", "Consumer", "Envelope", "Faults", "MemoryBus", "Routes", "consumer"]
+__all__ = ["Cluster", "Consumed", "Consumer", "Envelope", "Faults", "MemoryBus", "Routes", "consumer"]

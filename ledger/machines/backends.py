@@ -25,7 +25,8 @@ from ..errors import (
     shown,
 )
 from ..log import read
-from ..log.append import Appended, append_of, send
+from ..log.append import Appended, append_of
+from ..log.appender import send
 from ..log.callbacks import CallbackTransaction, callback_transaction
 from ..log.conflict import conflict_of, in_transaction, transaction
 from ..log.join import SQL as JOIN

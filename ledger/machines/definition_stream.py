@@ -25,7 +25,8 @@ from ..domain.stream import Stream
 from ..domain.topics import TopicStatus
 from ..log import read
 from ..log.announce import announce_statuses_on
-from ..log.append import append_of, send
+from ..log.append import append_of
+from ..log.appender import send
 from ..log.ledger import Ledger
 from ..log.pool import Connection
 from ..log.retry import retry_conflicts

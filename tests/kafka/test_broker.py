@@ -1,0 +1,146 @@
+"""The broker of tests and demos: ready means ready, faults are real, and no process outlives its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
+
+from consumers.kafka.broker import Broker
+from ledger.errors import KafkaUnavailable
+from tests.kafka.conftest import SharedBroker
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 120.0
+QUICK = {"request_timeout_ms": 3000}
+"""By default a client waits 30 s for the answer of a node that is frozen."""
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def make_topic(bootstrap: str, name: str, copies: int = 1) -> None:
+    with KafkaAdminClient(bootstrap_servers=bootstrap, **QUICK) as admin:
+        admin.create_topics([NewTopic(name=name, num_partitions=1, replication_factor=copies)])
+
+
+def send(bootstrap: str, topic: str, *values: bytes) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", retries=100, **QUICK)
+    for sent in [producer.send(topic, value=value) for value in values]:
+        sent.get(timeout=60)
+    producer.close()
+
+
+def read(bootstrap: str, topic: str, many: int) -> list[bytes]:
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", **QUICK)
+    consumer.assign([TopicPartition(topic, 0)])
+    found: list[bytes] = []
+    wait_for(lambda: bool(_poll(consumer, found)) or len(found) >= many, f"{many} records of {topic}")
+    while len(found) < many:
+        _poll(consumer, found)
+    consumer.close()
+    return found
+
+
+def _poll(consumer: KafkaConsumer, found: list[bytes]) -> int:
+    batches = consumer.poll(timeout_ms=200).values()
+    found += [record.value for batch in batches for record in batch]
+    return len(batches)
+
+
+def test_the_shared_broker_keeps_records(broker: SharedBroker, kafka_name: str) -> None:
+    make_topic(broker.bootstrap, kafka_name)
+    send(broker.bootstrap, kafka_name, b"a", b"b")
+    assert read(broker.bootstrap, kafka_name, 2) == [b"a", b"b"]
+
+
+def test_a_killed_node_comes_back_with_its_records(own_broker: Broker) -> None:
+    make_topic(own_broker.bootstrap, "kept")
+    send(own_broker.bootstrap, "kept", b"before")
+    own_broker.kill(1)
+    own_broker.start(1)
+    send(own_broker.bootstrap, "kept", b"after")
+    assert read(own_broker.bootstrap, "kept", 2) == [b"before", b"after"]
+
+
+def test_a_root_keeps_records_and_ports_for_the_next_start(tmp_path: Path) -> None:
+    with Broker(root=tmp_path / "kept") as first:
+        make_topic(first.bootstrap, "kept")
+        send(first.bootstrap, "kept", b"before")
+    with Broker(root=tmp_path / "kept") as second:
+        assert second.bootstrap == first.bootstrap
+        assert read(second.bootstrap, "kept", 1) == [b"before"]
+        with pytest.raises(KafkaUnavailable, match="another process runs the broker in"):
+            Broker(root=tmp_path / "kept").__enter__()
+    with pytest.raises(KafkaUnavailable, match="keeps a cluster of 1 nodes"):
+        Broker(nodes=3, root=tmp_path / "kept").__enter__()
+
+
+def test_three_nodes_do_without_one_that_is_frozen_or_killed() -> None:
+    with Broker(nodes=3) as broker:
+        make_topic(broker.bootstrap, "copied", copies=3)
+        broker.freeze(1)
+        send(broker.bootstrap, "copied", b"without 1")
+        broker.thaw(1)
+        broker.wait()
+        broker.kill(2)
+        send(broker.bootstrap, "copied", b"without 2")
+        broker.start(2)
+        broker.terminate(3)
+        send(broker.bootstrap, "copied", b"without 3")
+        assert read(broker.bootstrap, "copied", 3) == [b"without 1", b"without 2", b"without 3"]
+
+
+HOLDS = """
+import sys, time
+from consumers.kafka.broker import Broker
+with Broker(root=sys.argv[1]) as broker:
+    if len(sys.argv) > 2:
+        broker.freeze(1)
+    print(broker.pid(1), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("is_frozen", [False, True], ids=["running", "frozen"])
+def test_no_process_outlives_a_killed_parent(tmp_path: Path, is_frozen: bool) -> None:
+    command = [sys.executable, "-c", HOLDS, str(tmp_path), *(["frozen"] if is_frozen else [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
+        assert parent.stdout
+        pid = int(parent.stdout.readline())
+        group = [each for each in psutil.process_iter() if os.getpgid(each.pid) == pid]
+        assert len(group) >= 2  # the node, and the reader beside it
+        parent.send_signal(signal.SIGKILL)
+    wait_for(lambda: not any(_runs(each) for each in group), "the processes end")
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_java_that_is_too_old_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").write_text("#!/bin/sh\n")
+    (tmp_path / "bin" / "java").chmod(0o755)
+    (tmp_path / "release").write_text('JAVA_VERSION="11.0.2"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr("consumers.kafka.broker.java.find_spec", lambda _: None)
+    with pytest.raises(KafkaUnavailable, match=r"needs Java 17 or newer, and .*java is Java 11\.0\.2"):
+        Broker(root=tmp_path).__enter__()
