@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import wait
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
 
@@ -28,8 +28,7 @@ from ledger.errors import KafkaFailed, KafkaUnavailable
 from ledger.log.connection import opened
 from ledger.log.dsn import awake, resolve
 
-from .client import Client, KafkaTransport, Messages, Place, Transport
-from .cluster import Cluster
+from .client import Client, Messages, Place, Transport
 from .consumer_metrics import ConsumerMetrics
 from .dead_letters import publish
 from .handler import Handler
@@ -37,6 +36,9 @@ from .offsets import SCHEMA, Offset, make_tables
 from .parking import Tried
 from .processing import Connection, Outcome, Processing, Round, round_of
 from .runner import Runner
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
 
 T = TypeVar("T")
 GRACE: Final = 0.5
@@ -59,6 +61,14 @@ _log = logging.getLogger(__name__)
 
 class _Stopped(Exception):
     """The consumer was stopped before this was done; it was rolled back."""
+
+
+def _transport(cluster: Cluster | Transport, client: dict[str, Any]) -> Transport:
+    if hasattr(cluster, "member"):
+        return cluster
+    from .kafka_member import KafkaTransport  # kafka-python, which a MemoryBus can do without
+
+    return KafkaTransport(cluster, **client)
 
 
 class Consumer:
@@ -91,7 +101,7 @@ class Consumer:
         client: dict[str, Any] | None = None,
     ) -> None:
         self.handler, self.schema, self.batch, self.instance = handler, schema, batch, instance
-        self.transport = KafkaTransport(cluster, **client or {}) if isinstance(cluster, Cluster) else cluster
+        self.transport = _transport(cluster, client or {})
         self.metrics = metrics or ConsumerMetrics(handler.group)
         self.drain, self._idle = drain, idle
         self._dsn, self._conninfo = dsn, ""

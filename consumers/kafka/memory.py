@@ -17,8 +17,8 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -214,16 +214,10 @@ class MemoryBus:
                 stop.set()
 
         threads = [threading.Thread(target=lives, daemon=True) for _ in range(members)]
-        for thread in threads:
-            thread.start()
-        try:
+        with _joined(threads, stop):
             self._wait(handler, dsn, options.get("schema", SCHEMA), stop, seconds)
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
-        if errors:
-            raise errors[0]
+        for error in errors:
+            raise error
 
     def _mortal(self, handler: Handler) -> Handler:
         """The handler, after whose effect its member may die."""
@@ -256,6 +250,19 @@ class MemoryBus:
                     raise TimeoutError(f"after {seconds:g} s: at {at} of {ends}, {waiting} events wait")
         finally:
             watcher.processing.close()
+
+
+@contextmanager
+def _joined(threads: Sequence[threading.Thread], stop: threading.Event) -> Iterator[None]:
+    """Run threads while the block runs."""
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 class MemoryMember:

@@ -84,8 +84,9 @@ def round_of(
     """Decode what a poll brought, and check the chain of positions. done: events that are to be left out."""
     found = Round()
     for place, records in messages.items():
-        skipped = (done or {}).get(place, frozenset())
-        _follow(found, place, at[place], (delivered(one, handler, fetch) for one in records), skipped)
+        skipped, first = (done or {}).get(place, frozenset()), at[place].next_offset
+        new = (delivered(one, handler, fetch) for one in records if one.offset >= first)
+        _follow(found, place, at[place], new, skipped)
     return found
 
 
@@ -96,13 +97,9 @@ def _follow(
     next_offset, last, recorded_at = old.next_offset, old.last_position, None
     for one in records:
         offset = one.message.offset
-        if offset < old.next_offset:
-            continue
         if one.envelope is not None:
             event, previous = one.envelope.event, one.envelope.previous
-            if (
-                last is not None and event.position <= last
-            ):  # the chain up to `last` was whole: it was applied
+            if last is not None and event.position <= last:  # applied: the chain up to `last` is whole
                 found.duplicates += 1
                 next_offset = offset + 1
                 continue

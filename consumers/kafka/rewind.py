@@ -24,9 +24,10 @@ from kafka import KafkaConsumer, TopicPartition
 from ledger import BadInput
 from ledger.errors import GroupRuns, KafkaUnavailable
 
-from .client import Message, Place, kafka_errors
+from .client import Message, Place
 from .cluster import Cluster
 from .envelope import Envelope, envelope_of
+from .kafka_member import kafka_errors
 from .offsets import SCHEMA, Offset, Offsets, require_tables
 from .topics import Topics
 

@@ -20,7 +20,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     handler = writer(settings["topic"], settings["group"])
     client = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
-    options = {"batch": 50, "concurrency": settings.get("concurrency", 1), "client": client}
+    options = {"batch": 50, "concurrency": settings.get("concurrency", 1), "client": client,
+               "instance": settings.get("instance"), "idle": settings.get("idle", 300.0)}  # fmt: skip
     Consumer(Cluster(settings["bootstrap"]), handler, settings["dsn"], **options).run(stop)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,10 @@ def until(holds: Callable[[], object], seconds: float = LIMIT) -> None:
 
 
 @contextmanager
-def running(cluster: Cluster, handler: Handler, dsn: str, **options: Any) -> Iterator[Consumer]:
-    """A consumer in a thread; what ended it is raised at the end."""
+def running(
+    cluster: Cluster, handler: Handler, dsn: str, fails: type[Exception] | None = None, **options: Any
+) -> Iterator[Consumer]:
+    """A consumer in a thread; what ended it is raised at the end. fails: the error that must end it."""
     options.setdefault("client", QUICK)
     stop, errors = threading.Event(), list[BaseException]()
     one = Consumer(cluster, handler, dsn, **options)
@@ -74,7 +77,9 @@ def running(cluster: Cluster, handler: Handler, dsn: str, **options: Any) -> Ite
         stop.set()
         thread.join(LIMIT)
     assert not thread.is_alive()
-    if errors:
+    if fails is not None:
+        assert [type(error) for error in errors] == [fails]
+    elif errors:
         raise errors[0]
 
 
@@ -124,14 +129,14 @@ def test_a_slow_handler_stays_in_its_group(
         write(kafka_name, [event], transaction)
 
     published = publisher.publish(["lsm.strip/a", "lsm.strip/b"])
-    limits = {**QUICK, "max_poll_interval_ms": 6_000}
+    limits = {**QUICK, "max_poll_interval_ms": 1_500}
     with (
         running(cluster, slow, dsn, client=limits) as one,
         running(cluster, slow, dsn, client=limits) as other,
     ):
         assert begun.wait(LIMIT)
         began = time.monotonic()
-        until(lambda: time.monotonic() > began + 7.5)  # longer than a member may leave off polling
+        until(lambda: time.monotonic() > began + 3)  # longer than a member may leave off polling
         go_on.set()
         until(lambda: len(effects(dsn, kafka_name)) == 2)
         fenced = [m.metrics.fenced.collect()[0].samples[0].value for m in (one, other)]
@@ -222,23 +227,24 @@ def test_the_double_of_a_static_member_displaces_it(
 ) -> None:
     handler = writer(publisher.topic, kafka_name)
     publisher.publish(streams(10))
-    with pytest.raises(KafkaFailed, match="another process runs as instance one"):
-        with running(cluster, handler, dsn, instance="one") as first:
-            until(lambda: len(effects(dsn, kafka_name)) == 10)
-            with running(cluster, handler, dsn, instance="one"):
-                until(lambda: first.why_not_ready == "it has ended")
-                publisher.publish(streams(10))
-                until(lambda: len(effects(dsn, kafka_name)) == 20)
+    with running(cluster, handler, dsn, instance="one", fails=KafkaFailed) as first:
+        until(lambda: len(effects(dsn, kafka_name)) == 10)
+        with running(cluster, handler, dsn, instance="one"):
+            until(lambda: first.why_not_ready == "it has ended")
+            publisher.publish(streams(10))
+            until(lambda: len(effects(dsn, kafka_name)) == 20)
     assert not faults(effects(dsn, kafka_name), publisher.published)
 
 
 class Pack:
     """Consumers in processes of their own, of one group, that are killed and started again."""
 
-    def __init__(self, settings: dict[str, Any], many: int) -> None:
-        self.settings, self.processes = settings, [self._start(settings) for _ in range(many)]
+    def __init__(self, settings: dict[str, Any], many: int, *, static: bool) -> None:
+        self.settings, self.static = settings, static
+        self.processes = [self._start(nr) for nr in range(many)]
 
-    def _start(self, settings: dict[str, Any]) -> subprocess.Popen[bytes]:
+    def _start(self, nr: int) -> subprocess.Popen[bytes]:
+        settings = {**self.settings, "instance": f"member-{nr}" if self.static else None}
         return subprocess.Popen(
             [sys.executable, "-m", "tests.kafka.consuming", json.dumps(settings)], cwd=ROOT
         )
@@ -247,7 +253,19 @@ class Pack:
         """SIGKILL, and another one in its place."""
         self.processes[nr].kill()
         self.processes[nr].wait()
-        self.processes[nr] = self._start(self.settings)
+        self.processes[nr] = self._start(nr)
+
+    def leave(self, nr: int) -> None:
+        """SIGTERM, and another one in its place: two rebalances, where members are not static."""
+        self.processes[nr].terminate()
+        assert self.processes[nr].wait(LIMIT) == 0
+        self.processes[nr] = self._start(nr)
+
+    def freeze(self, nr: int, seconds: float) -> None:
+        """SIGSTOP for so long: then it is a zombie, and goes on."""
+        self.processes[nr].send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self.processes[nr].send_signal(signal.SIGCONT)
 
     def end(self) -> list[int]:
         """SIGTERM; how they ended."""
@@ -260,20 +278,66 @@ class Pack:
 
     def __exit__(self, *_: object) -> None:
         for one in self.processes:
-            with suppress(ProcessLookupError):
-                one.kill()
+            one.kill()
             one.wait()
 
 
-def test_killed_and_rebalanced(cluster: Cluster, publisher: Publisher, dsn: str, kafka_name: str) -> None:
-    chance = random.Random(7)
+def test_killed_in_the_middle_of_work(
+    cluster: Cluster, publisher: Publisher, dsn: str, kafka_name: str
+) -> None:
     settings = {"bootstrap": cluster.bootstrap, "topic": publisher.topic, "group": kafka_name, "dsn": dsn}
-    with Pack(settings, 3) as pack:
-        for _ in range(5):
+    with Pack({**settings, "concurrency": 3}, 2, static=True) as pack:
+        for nr in range(2):
             wanted = len(publisher.published)
-            publisher.publish(streams(600, 30))
-            until(lambda n=wanted: len(effects(dsn, kafka_name)) > n + 100)  # type: ignore[misc]
-            pack.kill(chance.randrange(3))
+            publisher.publish(streams(1000, 30))
+            until(lambda n=wanted: len(effects(dsn, kafka_name)) > n)  # type: ignore[misc]
+            pack.kill(nr)
         until(lambda: len(effects(dsn, kafka_name)) >= len(publisher.published))
-        assert pack.end() == [0, 0, 0]
     assert not faults(effects(dsn, kafka_name), publisher.published)
+
+
+def test_rebalanced_in_the_middle_of_work(
+    cluster: Cluster, publisher: Publisher, dsn: str, kafka_name: str
+) -> None:
+    handler = writer(publisher.topic, kafka_name)
+    publisher.publish(streams(2000, 30))
+    with running(cluster, handler, dsn, batch=20):
+        until(lambda: effects(dsn, kafka_name))
+        for _ in range(2):
+            with running(cluster, handler, dsn, batch=20) as other:
+                until(lambda other=other: other.at)  # type: ignore[misc]
+                publisher.publish(streams(500, 30))
+        until(lambda: len(effects(dsn, kafka_name)) >= len(publisher.published))
+    assert not faults(effects(dsn, kafka_name), publisher.published)
+
+
+@pytest.mark.slow
+def test_killed_frozen_and_rebalanced_for_minutes(
+    cluster: Cluster, publisher: Publisher, dsn: str, kafka_name: str, minutes: float
+) -> None:
+    chance, count = random.Random(), dict.fromkeys(("kill", "leave", "freeze"), 0)
+    settings = {
+        "bootstrap": cluster.bootstrap,
+        "topic": publisher.topic,
+        "group": kafka_name,
+        "dsn": dsn,
+        "idle": 3,
+    }
+    end = time.monotonic() + 60 * minutes
+    with Pack(settings, 2, static=True) as static, Pack(settings, 2, static=False) as free:
+        while time.monotonic() < end:
+            publisher.publish(streams(1000, 50))
+            pack = chance.choice([static, free])
+            fault = chance.choices(list(count), [6, 3, 1])[0]
+            count[fault] += 1
+            if fault == "freeze":
+                pack.freeze(chance.randrange(2), 8.0)
+            else:
+                getattr(pack, fault)(chance.randrange(2))
+            time.sleep(chance.random() * 2)
+        until(lambda: len(effects(dsn, kafka_name)) >= len(publisher.published))
+        static.end()
+        free.end()
+    found = effects(dsn, kafka_name)
+    print(f"{count}, {len(found)} effects of {len(publisher.published)} events")
+    assert not faults(found, publisher.published)
