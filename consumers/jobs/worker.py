@@ -48,7 +48,7 @@ MIN_PAUSE: Final = 0.002
 MAX_PAUSE: Final = 0.1
 """Seconds between two attempts to take work when there was none and the view did not move."""
 LAST_TIMEOUT: Final = 1.0
-"""Seconds that a worker which ends waits for each answer of a server that is away."""
+"""Seconds that an ending worker waits for each answer of an unavailable server."""
 RETRY_PAUSE: Final = 0.2
 """Seconds between two attempts while the server is away; less when an operation ends."""
 _RETRIED: Final = (ServerUnavailable, AppendUncertain, LedgerBusy, StorageFull, SchemaMismatch)
@@ -68,7 +68,7 @@ class Worker:
     of an operation's process. hints: who says that work may have been offered; without, it asks all the time.
 
     done: how many claims ended. draining: it takes no more work. known: the operations that it takes: those
-    of its registry, except any that one of its processes turned out not to know.
+    of its registry, without any that one of its processes does not know.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Worker:
         stopped = stop or threading.Event()
         require_roles(self.ledger, f"pledger worker run{'' if self.projecting else ' --no-views'}")
         with ExitStack() as stack:
-            stands = None
+            also = None
             if self.projecting:
                 view = stack.enter_context(WorkProjector(self.ledger))
                 self._services.append(view)
@@ -136,10 +136,10 @@ class Worker:
                 ):
                     self._services.append(stack.enter_context(service))
                 stack.callback(election.resign)
-                stands = election.stand
+                also = election.renew
             renewal = LeaseRenewal(
                 self.ledger, self.name, self._held, self._stop_requests.lost,
-                seconds=self.lease_seconds, figures=self._status, also=stands,
+                seconds=self.lease_seconds, figures=self._status, also=also,
             )  # fmt: skip
             stack.callback(renewal.stop)
             self._open_slots(stack)
@@ -206,11 +206,11 @@ class Worker:
                     self._parts.append(outcome_part(claim, outcome))
 
     def _forget_operation(self, operation: str) -> None:
-        """The code was replaced while the worker runs: leave to others what its new processes do not know."""
+        """The code was replaced while the worker runs: take no more of what its new processes do not know."""
         self.known.discard(operation)
         _log.warning(
-            "a process of %s does not know operation %r: its code was changed since the worker began, "
-            "which takes no more of it; start it anew", self.name, operation,
+            "a process of %s does not know operation %r, because the code changed since the worker started: "
+            "the worker takes no more of it; restart the worker", self.name, operation,
         )  # fmt: skip
 
     def _free(self) -> int:
@@ -265,7 +265,7 @@ class Worker:
             self._cycle(min(MAX_PAUSE, max(0.0, deadline - time.monotonic())))
 
     def _shorten_timeouts(self, stack: ExitStack) -> None:
-        """From now on wait only briefly for a server: what stays unrecorded ends with its lease."""
+        """From now on wait only briefly for a server: unrecorded work ends with its lease."""
         connections = self.ledger.pool
         stack.callback(setattr, connections, "timeout", connections.timeout)
         connections.timeout = min(connections.timeout, LAST_TIMEOUT)
@@ -286,8 +286,8 @@ class Worker:
         try:
             self._record()
             self.offers.release(self._over)
-        except LedgerError as error:  # their leases will be over
-            _log.error("%s could not give back what it had: %s", self.name, error)
+        except LedgerError as error:  # their leases run out
+            _log.error("%s could not give back its claims: %s", self.name, error)
         return bool(left)
 
     # Leases

@@ -95,6 +95,10 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
         "reaper": Group("The reaper: ends claims of vanished workers.", {"run": "jobs.worker:run_reaper"}),
     },
     "Kafka": {
+        "kafka": Group(
+            "Kafka: a broker on this machine, and whether a cluster can be used.",
+            {"broker": "kafka.broker:broker", "check": "kafka.broker:check"},
+        ),
         "consume": Group(
             "Consumers of Kafka topics: run one, list groups, rewind a group.",
             {"run": "kafka.consume:run", "list": "kafka.consume:list_", "rewind": "kafka.consume:rewind_"},

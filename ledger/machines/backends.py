@@ -487,8 +487,8 @@ def checked_place(
     if isinstance(place, Ledger | Joined):
         return place
     raise BadInput(
-        "a machine is kept in a ledger, in `ledger.join(connection)`, or in memory (None), "
-        f"not in {shown(place)}"
+        "the place of a machine must be a ledger, `ledger.join(connection)`, or None for memory, "
+        f"not {shown(place)}"
     )
 
 

@@ -86,7 +86,7 @@ class MachineDefinition(Stream[DefinitionState, MachineDefined]):
 
     @staticmethod
     def evolve(state: DefinitionState, event: MachineDefined, at: datetime, /) -> DefinitionState:
-        """The last definition holds."""
+        """The last definition applies."""
         return DefinitionState(
             None, state.number + 1, event.initial_state, event.states, event.transitions, event.callbacks, at
         )

@@ -30,7 +30,7 @@ Connect = Callable[[], Ledger]
 @contextmanager
 def reacting(dsn: str) -> Iterator[subprocess.Popen[str]]:
     """A reactor process for the length of the block; then it is killed, if it still lives."""
-    command = [sys.executable, "-m", "tests.consumers.reacting", dsn]
+    command = [sys.executable, "-m", "tests.consumers.reactor_process", dsn]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
     try:

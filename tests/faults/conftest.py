@@ -16,7 +16,7 @@ import pytest
 
 from ledger import Ledger
 from ledger.embedded import Embedded
-from tests.faults.rewinding import OLD, Backup, append
+from tests.faults.backup import OLD, Backup, append
 from tests.temporary import short_folder
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 from ledger import Ledger
 from ledger.embedded import Embedded
-from tests.faults.rewinding import OLD, Backup, append
+from tests.faults.backup import OLD, Backup, append
 
 server = Embedded(Path(sys.argv[1]), durable=False)
 server.acquire(timeout=60)

@@ -67,7 +67,7 @@ class Doomed:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tests.faults.working", self.role, self.dsn, self.lease]
+        command = [sys.executable, "-m", "tests.faults.job_processes", self.role, self.dsn, self.lease]
         self.process = subprocess.Popen(command, env={"PYTHONPATH": CHILD_PATH}, stdout=subprocess.DEVNULL)
 
     def kill(self) -> None:

@@ -71,7 +71,7 @@ class Doomed:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tests.faults.projecting", self.role, self.dsn]
+        command = [sys.executable, "-m", "tests.faults.view_processes", self.role, self.dsn]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, env={"PYTHONPATH": CHILD_PATH}, text=True
         )

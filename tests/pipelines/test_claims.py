@@ -30,7 +30,7 @@ from ledger.pipelines import (
     stages,
 )
 from tests.pipelines.crowd import Crowd, both_stages, both_ways, enter, entered, service_of
-from tests.pipelines.folding import check_heads
+from tests.pipelines.recorded_facts import check_heads
 
 ROOT = Path(__file__).parents[2]
 STRIP = LSMStripId("p", 1, 0, 2)

@@ -23,7 +23,7 @@ from ledger.pipelines import (
 )
 from ledger.pipelines.stages import BATCH
 from tests.pipelines.crowd import Crowd, both_stages, both_ways, enter, entered, service_of
-from tests.pipelines.folding import check_heads
+from tests.pipelines.recorded_facts import check_heads
 
 STRIP = LSMStripId("p", 1, 0, 2)
 STREAM = "lsm.strip/p/1/0/2"
@@ -84,7 +84,10 @@ def test_the_next_attempt_takes_over_what_the_one_before_left(
     for end in (complete_stage, fail_stage):
         with pytest.raises(ClaimLost):
             end(service, lost)
-    with claiming_for(first), pytest.raises(WorkStopped, match=r"a later attempt of it works on lsm\.strip"):
+    with (
+        claiming_for(first),
+        pytest.raises(WorkStopped, match=r"a later attempt of this job works on lsm\.strip"),
+    ):
         enter(guard, service, STRIP, force_rerun=True)
     complete_stage(service, entry)
     with claiming_for(first):

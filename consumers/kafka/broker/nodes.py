@@ -89,6 +89,12 @@ class Broker:
         """The addresses for another listener, such as SASL_SSL."""
         return ",".join(self.layout.addresses(listener).values())
 
+    def demand_running(self) -> None:
+        """Raise KafkaUnavailable if a node has ended."""
+        for node, each in self._processes.items():
+            if not each.is_running:
+                raise KafkaUnavailable(f"node {node} of Kafka ended: {self._last_words(node)}")
+
     def pid(self, node: int) -> int:
         """The process id of a node."""
         return self._processes[node].pid

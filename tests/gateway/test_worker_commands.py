@@ -19,7 +19,7 @@ from gateway.cli.errors import Code
 from ledger import Ledger
 from ledger.jobs import Jobs, OpenJob
 from ledger.jobs.leases import Leases
-from tests.gateway.conftest import COMMAND, Ended, environment, eventually
+from tests.gateway.conftest import Ended, environment, eventually, forked
 from tests.gateway.test_jobs import failed, jobs
 from tests.jobs.claims import WORKER
 
@@ -143,9 +143,9 @@ def test_a_second_ctrl_c_ends_it_at_once(pledger: Pledger, jobs: Jobs) -> None:
 def test_what_is_no_registry_is_said_so(pledger: Pledger, log: Ledger) -> None:
     for operations, says in [
         ("no.such:registry", "the module of operations 'no.such' cannot be imported"),
-        ("tests.gateway.operations:nothing", "names no registry of operations"),
-        ("tests.gateway.operations:RUN", "names no registry of operations"),
-        ("tests.gateway.operations:double", "is no Registry, but function"),
+        ("tests.gateway.operations:nothing", "does not name a registry of operations"),
+        ("tests.gateway.operations:RUN", "does not name a registry of operations"),
+        ("tests.gateway.operations:double", "is not a Registry but function"),
     ]:
         ended = pledger("worker", "run", "--operations", operations)
         assert (ended.code, ended.err.count("\n")) == (Code.MISUSE, 1), operations
@@ -265,7 +265,7 @@ def test_a_reader_that_goes_away_and_quiet(pledger: Pledger, jobs: Jobs, dsn: st
     id = jobs.submit("ping")
     for _ in range(3):
         jobs.comment(id, "x" * 60_000)
-    piped = f"{' '.join(COMMAND)} jobs events {id} --json; echo $? >&2"
+    piped = f"{' '.join(forked())} jobs events {id} --json; echo $? >&2"
     done = subprocess.run(
         ["/bin/sh", "-c", f"({piped}) | head -c 10"], env=environment(LEDGER_DSN=dsn), capture_output=True,
         text=True, timeout=60, check=False,
