@@ -97,7 +97,14 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
     "Kafka": {
         "kafka": Group(
             "Kafka: a broker on this machine, and whether a cluster can be used.",
-            {"broker": "kafka.broker:broker", "check": "kafka.broker:check"},
+            {
+                "broker": "kafka.broker:broker", "check": "kafka.broker:check",
+                "schema": "kafka.schema:schema",
+            },
+        ),
+        "relay": Group(
+            "The relay, which publishes the log to Kafka: prove that its topics equal the ledger.",
+            {"verify": "kafka.verify:verify"},
         ),
         "consume": Group(
             "Consumers of Kafka topics: run one, list groups, rewind a group.",
@@ -116,8 +123,9 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
         "views": Group(
             "The state of views, following them, and what is parked in them.",
             {
-                "follow": "views:follow", "metrics": "views:metrics", "parked": "views:parked",
-                "retry": "views:retry", "attach": "views:attach", "detach": "views:detach",
+                "follow": "views:follow", "feed": "kafka.feed:feed", "metrics": "views:metrics",
+                "parked": "views:parked", "retry": "views:retry", "attach": "views:attach",
+                "detach": "views:detach",
             },
             alone="views:views",
         ),
