@@ -94,13 +94,27 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
         ),
         "reaper": Group("The reaper: ends claims of vanished workers.", {"run": "jobs.worker:run_reaper"}),
     },
+    "Kafka": {
+        "kafka": Group(
+            "Kafka: a broker on this machine, and whether a cluster can be used.",
+            {
+                "broker": "kafka.broker:broker", "check": "kafka.broker:check",
+                "schema": "kafka.schema:schema",
+            },
+        ),
+        "relay": Group(
+            "The relay, which publishes the log to Kafka: prove that its topics equal the ledger.",
+            {"verify": "kafka.verify:verify"},
+        ),
+    },
     "Operate": {
         "init": "admin:init", "doctor": "admin:doctor",
         "views": Group(
             "The state of views, following them, and what is parked in them.",
             {
-                "follow": "views:follow", "metrics": "views:metrics", "parked": "views:parked",
-                "retry": "views:retry", "attach": "views:attach", "detach": "views:detach",
+                "follow": "views:follow", "feed": "kafka.feed:feed", "metrics": "views:metrics",
+                "parked": "views:parked", "retry": "views:retry", "attach": "views:attach",
+                "detach": "views:detach",
             },
             alone="views:views",
         ),
