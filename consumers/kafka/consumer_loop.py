@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import wait
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import psycopg
 
@@ -65,7 +65,7 @@ class _Stopped(Exception):
 
 def _transport(cluster: Cluster | Transport, client: dict[str, Any]) -> Transport:
     if hasattr(cluster, "member"):
-        return cluster
+        return cast("Transport", cluster)
     from .kafka_member import KafkaTransport  # kafka-python, which a MemoryBus can do without
 
     return KafkaTransport(cluster, **client)
