@@ -136,5 +136,5 @@ class KafkaCopy:
 
     def _number(self, query: str, *values: str) -> int:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            row = connection.execute(query, values).fetchone()  # type: ignore[call-overload]
+            row = connection.execute(query, values).fetchone()
         return int(row[0] or 0) if row else 0

@@ -116,11 +116,10 @@ def run(options: argparse.Namespace, plan: Plan, out: Path, lock: IO[bytes]) -> 
             sweep(out)
         strip = crew.lost[0] if crew.lost else max(crew.strips)
         events = print_story(log, plan, out, strip)
-        told = result(log, plan, crew, events=events, workers=options.workers, began=began)
-        if copy:
-            told["kafka"] = print_copied(copy.finish(log.bound(), len(strips)))
+        copied = print_copied(copy.finish(log.bound(), len(strips))) if copy else {}
         if options.json:
-            print(json.dumps(told))
+            told = result(log, plan, crew, events=events, workers=options.workers, began=began)
+            print(json.dumps(told | copied))
     return 0
 
 

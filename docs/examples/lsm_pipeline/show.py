@@ -133,7 +133,7 @@ def print_copied(copied: Copied) -> dict[str, object]:
     print(f"kafka         {copied.published} events of the ledger in topics {copied.prefix}.…")
     print(f"  the consumer counted {copied.counted} completed strips, each once")
     print(f"  the view in the other database has {copied.in_state} completed strips")
-    return asdict(copied)
+    return {"kafka": asdict(copied)}
 
 
 def pledger(log: Ledger) -> str:
