@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import psycopg
-from consumers.kafka.handler import Connection, Handler
 
 import ledger
 from consumers.kafka import Cluster, Consumer, consumer
 from consumers.kafka.broker import Broker
 from consumers.kafka.feed import KafkaFeed
+from consumers.kafka.handler import Connection, Handler
 from consumers.kafka.relay import Relay
 from ledger import Recorded, split_name
 from ledger.domain.names import project_key

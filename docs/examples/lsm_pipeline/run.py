@@ -114,8 +114,7 @@ def run(options: argparse.Namespace, plan: Plan, out: Path, lock: IO[bytes]) -> 
                 raise
             crew.end()
             sweep(out)
-        strip = crew.lost[0] if crew.lost else max(crew.strips)
-        events = print_story(log, plan, out, strip)
+        events = print_story(log, plan, out, crew.lost[0] if crew.lost else max(crew.strips))
         copied = print_copied(copy.finish(log.bound(), len(strips))) if copy else {}
         if options.json:
             told = result(log, plan, crew, events=events, workers=options.workers, began=began)
