@@ -9,8 +9,11 @@ from .routes import Routes
 
 if TYPE_CHECKING:
     from .cluster import Cluster
+    from .consumer_loop import Consumer
     from .feed import KafkaFeed
+    from .handler import Consumed, consumer
     from .hints import KafkaHints
+    from .memory import Faults, MemoryBus
     from .relay import Relay
     from .relay_verify import verify
     from .states import StateTopics, ViewTopics
@@ -19,8 +22,11 @@ else:  # each loads the client
         __name__,
         {
             "cluster": "Cluster",
+            "consumer_loop": "Consumer",
             "feed": "KafkaFeed",
+            "handler": "Consumed consumer",
             "hints": "KafkaHints",
+            "memory": "Faults MemoryBus",
             "relay": "Relay",
             "relay_verify": "verify",
             "states": "StateTopics ViewTopics",
@@ -29,12 +35,17 @@ else:  # each loads the client
 
 __all__ = [
     "Cluster",
+    "Consumed",
+    "Consumer",
     "Envelope",
+    "Faults",
     "KafkaFeed",
     "KafkaHints",
+    "MemoryBus",
     "Relay",
     "Routes",
     "StateTopics",
     "ViewTopics",
+    "consumer",
     "verify",
 ]
