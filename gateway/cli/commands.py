@@ -106,6 +106,17 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
             "The relay, which publishes the log to Kafka: prove that its topics equal the ledger.",
             {"verify": "kafka.verify:verify"},
         ),
+        "consume": Group(
+            "Consumers of Kafka topics: run one, list groups, rewind a group.",
+            {"run": "kafka.consume:run", "list": "kafka.consume:list_", "rewind": "kafka.consume:rewind_"},
+        ),
+        "dlq": Group(
+            "Dead letters of consumers: what failed, why, redriving or discarding it.",
+            {
+                "list": "kafka.dlq:list_", "show": "kafka.dlq:show", "redrive": "kafka.dlq:redrive_",
+                "discard": "kafka.dlq:discard_",
+            },
+        ),
     },
     "Operate": {
         "init": "admin:init", "doctor": "admin:doctor",
