@@ -134,8 +134,8 @@ class Timeouts:
         require_roles(self.ledger, "pledger machines timeouts")
         if filling_of(self.ledger, "in_state") is None:
             raise SchemaMismatch(
-                "the view in_state is not made yet: run `pledger views follow in_state`, or let appends keep "
-                "it with `pledger views attach in_state`"
+                "the view in_state does not exist yet: run `pledger views follow in_state`, or let appends "
+                "keep it with `pledger views attach in_state`"
             )
         figures, asked, self._asked = TimeoutCounts(), self._asked, {}
         for machine, edges in self.edges:

@@ -23,10 +23,10 @@ SQL = Statements(__package__, "metrics")
 
 ADDRESS: Final = "127.0.0.1"
 _GAUGES: Final = {
-    "position": "Position of the last event that is in the view.",
+    "position": "Position of the last event in the view.",
     "lag_events": "Events after its position; beyond 100,000 the difference of positions.",
-    "lag_seconds": "Seconds since the first event was recorded that is not in the view.",
-    "parked": "Streams that it does not follow since an event of theirs failed.",
+    "lag_seconds": "Age in seconds of the first event that is not in the view.",
+    "parked": "Streams that it does not follow because an event of theirs failed.",
     "followers": "Projectors that follow it.",
     "copy": "Number of the copy that is read.",
 }
@@ -65,7 +65,7 @@ def serving(ledger: Ledger, port: int) -> Iterator[int]:
 
 
 class _Told(Collector):
-    """What was seen already."""
+    """Collects metrics that were read before."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
@@ -75,7 +75,7 @@ class _Told(Collector):
 
 
 class _Asked(Collector):
-    """What is seen when somebody asks."""
+    """Reads the metrics when they are scraped."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -103,10 +103,10 @@ def _families(ledger: Ledger, states: list[ViewState]) -> Iterator[Metric]:
                 gauge.add_metric((ledger.schema, state.view), value)
         yield gauge
     events = CounterMetricFamily(
-        "pledger_view_events", "Events that the copy which is read has looked at.", labels=("schema", "view")
+        "pledger_view_events", "Events that the live copy has read.", labels=("schema", "view")
     )
     state_of = GaugeMetricFamily(
-        "pledger_view_state", "1 for the state that the view is in.", labels=("schema", "view", "state")
+        "pledger_view_state", "1 for the present state of the view.", labels=("schema", "view", "state")
     )
     for state in states:
         events.add_metric((ledger.schema, state.view), state.events or 0)
@@ -120,10 +120,12 @@ def _reactors(ledger: Ledger) -> Iterator[Metric]:
     """The positions of the named readers of the log, and their parked streams."""
     labels = ("schema", "reactor")
     position = GaugeMetricFamily(
-        "pledger_reactor_position", "Position of the last event that it is done with.", labels=labels
+        "pledger_reactor_position", "Position of the last event that it has handled.", labels=labels
     )
     parked = GaugeMetricFamily(
-        "pledger_reactor_parked", "Streams that it leaves out since an event of theirs failed.", labels=labels
+        "pledger_reactor_parked",
+        "Streams that it leaves out because an event of theirs failed.",
+        labels=labels,
     )
     for one in ParkedStreams(ledger).readers():
         position.add_metric((ledger.schema, one.reactor), one.position)
@@ -133,7 +135,7 @@ def _reactors(ledger: Ledger) -> Iterator[Metric]:
 
 
 def _log(ledger: Ledger) -> Iterator[Metric]:
-    """The end of the log, which the views have to reach."""
+    """The end of the log, which views must reach."""
     rows = ledger.query(SQL.log_newest)
     last = GaugeMetricFamily("pledger_log_position", "Position of the last event.", labels=("schema",))
     at = GaugeMetricFamily(

@@ -3,10 +3,10 @@ The cascade: cancels the members of a job that was cancelled, failed, or is offe
 
     cascade(log).run()
 
-Members that are not over are cancelled: all of a cancelled job; of a failed job those that it had by then; of
-a job that is offered again the batches of the rounds that it had begun. The cancel of a child is an event
-that this reactor reads in turn, so it reaches all descendants. Each cancel expects a member that is not over,
-so it may be repeated, by any number of cascades.
+It cancels members that are not over: all members of a cancelled job; those that a failed job had when it
+failed; the batches of earlier rounds of a job that is offered again. The cancel of a child is an event that
+this reactor reads too, so it reaches all descendants. Each cancel expects a member that is not over, so it
+may be repeated, by any number of cascades.
 
 When a job is reopened, it redrives the batches that had ended and did not complete (`redrive_batches`).
 """
@@ -27,13 +27,13 @@ from ..reactor import Answer, Reactor
 from .members import Members
 
 GATHER: Final = 0.1
-"""Seconds within which events gather: to read the log for each would cost a worker as much as its jobs."""
+"""Seconds between two reads under load: reading the log for each event would cost as much as the jobs."""
 PAUSE: Final = 0.05
 """Seconds between two reads of a quiet log."""
 NAME: Final = "cascade"
 """The reactor's name, under which its position is kept."""
 MAX_STREAMS: Final = 1000
-"""Streams that are cancelled or redriven in one append, at most."""
+"""Maximum number of streams that are cancelled or redriven in one append."""
 FAILED: Final = Guard(frozenset({"failed"}))
 RUNNING: Final = Guard(frozenset({"running"}))
 ALL: Final = 2**31 - 1
@@ -87,7 +87,7 @@ class Cascade:
 
     def _targets(self, job: str, event: Recorded) -> Targets:
         """What to cancel. A failed job may have been redriven since, and have a new set, which stays."""
-        if event.topic == "job.cancelled":  # for good: also what came since
+        if event.topic == "job.cancelled":  # final: also members that came since
             return Targets(ALL, self.ledger.load(OpenJob, job).state.children, "parent_cancelled")
         if event.topic in _AGAIN:
             return Targets(self.members.rounds_at(job, event.position), (), "parent_offered_again")
@@ -96,7 +96,7 @@ class Cascade:
         for later in self.ledger.read(event.stream, after=event.version):
             if later.topic == "job.reopened":  # its set goes on
                 return Targets(0, (), "parent_failed")
-            if later.topic == "job.redriven":  # the former set is nobody's any more
+            if later.topic == "job.redriven":  # the job no longer has the former set
                 return targets
         return targets._replace(job_guard=Append(event.stream, [], FAILED))
 

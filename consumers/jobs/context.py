@@ -32,7 +32,7 @@ _OVER: Final = "it was cancelled, or given to another worker"
 
 Connection = psycopg.Connection[Any]
 Place = str | Connection | None
-"""Where rows are written: a DSN, a connection of the user, or None for the ledger's own database."""
+"""Where rows are written: a DSN, a connection of the user's, or None for the ledger's database."""
 
 
 class OperationTransaction:
@@ -121,7 +121,7 @@ class OperationContext:
         """As in `operation.Emit`."""
         self.check()
         if self.recorded:
-            _log.warning("%s is over already; not recorded: %s", self.task.stream, event)
+            _log.warning("%s has ended already; this was not recorded: %s", self.task.stream, event)
             return
         try:
             values = dict(fields or {})
@@ -173,7 +173,9 @@ class OperationContext:
         """
         self.check()
         if self.recorded:
-            raise BadInput(f"{self.task.stream} has ended in a transaction already; an operation has one")
+            raise BadInput(
+                f"{self.task.stream} has ended in a transaction already: an operation can have only one"
+            )
         with connected(self.ledger, connection) as own:
             try:
                 with self.ledger.transaction(own) as joined:
@@ -227,7 +229,7 @@ def connected(ledger: Ledger, place: Place) -> Iterator[Connection]:
 
 def _check(ledger: Ledger, connection: Connection) -> None:
     if connection.info.transaction_status != TransactionStatus.IDLE:
-        return  # that is refused, where the transaction is to begin
+        return  # beginning the transaction there is refused
     try:
         statement = sql.statement("identity", ledger.schema)
         row = psycopg.Cursor(connection, row_factory=tuple_row).execute(statement).fetchone()
@@ -242,6 +244,6 @@ def _check(ledger: Ledger, connection: Connection) -> None:
             connection.rollback()
     if row is None or row[0] != ledger.identity.ledger:
         raise BadInput(
-            "the connection is to another database than the ledger's: rows and events commit together in one "
-            "database only; give a connection to the ledger's"
+            "the connection is not to the ledger's database: rows and events can commit together only in one "
+            "database; give a connection to the ledger's"
         )

@@ -1,10 +1,10 @@
 """
 The outcome of an operation that returned. The batches of a deferred job are recorded here, in pieces.
 
-A deferred job begins a round; its batches are recorded in pieces, each under the guard of the job's claim; at
-last the worker records `job.dispatched` with the child jobs. So nothing is handed out for a job whose claim
-is over, and batches, which may run at once, are counted only when the whole set is known (spec S1-40). Each
-piece has a command id, so that a repeat records nothing twice.
+A deferred job begins a round; its batches are recorded in pieces, each under the guard of the job's claim;
+finally the worker records `job.dispatched` with the child jobs. So nothing is handed out for a job whose
+claim is over. Batches may run at once, but are counted only when the whole set is known (spec S1-40). Each
+piece has a command id, so a repeat records nothing twice.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .messages import AlreadyRecorded, Deferred, Outcome, Prepared, Succeeded
 from .operation import Message, OperationResult
 
 MAX_BATCHES: Final = 1000
-"""Batches that are recorded in one append, at most."""
+"""Maximum number of batches that are recorded in one append."""
 MAX_CHARACTERS: Final = 4_000_000
-"""Characters of the payloads of a piece, about."""
+"""Approximate number of characters in the payloads of a piece."""
 OVER: Final = "it was cancelled, or given to another worker"
 
 
@@ -61,12 +61,12 @@ def _of_batch(
         raise BadInput("a batch cannot be deferred: only a job has batches; submit a child job instead")
     steps = list(islice(messages, 2))
     if len(steps) > 1:
-        raise BadInput("a batch has one next step at most: return one of publish_operations")
+        raise BadInput("a batch has at most one next step: return only one of publish_operations")
     then = None
     if steps:
         queue, (operation, payload, further) = steps[0][0], _parts(steps[0][1])
         if further:
-            raise BadInput(f"the next step of a batch takes operation and payload, not {sorted(further)}")
+            raise BadInput(f"the next step of a batch has only operation and payload, not {sorted(further)}")
         then = (operation, queue, payload)
     return Succeeded(session.task.stream, session.task.token, jobs, dict(result.result), then=then)
 
@@ -80,7 +80,7 @@ def _deferred(
     """A job goes on as its set; without members it is done (spec S1-40)."""
     task = session.task
     if not 0 < result.failure_ratio <= 1:
-        raise BadInput(f"failure_ratio {result.failure_ratio} must be above 0, up to 1")
+        raise BadInput(f"failure_ratio {result.failure_ratio} must be above 0 and at most 1")
     first = next(messages, None)
     if first is None and not jobs:
         return Succeeded(task.stream, task.token, jobs, dict(result.result), **_progress(result))
@@ -139,7 +139,7 @@ def _parts(message: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Operation, payload and the further fields of a message. Raises BadInput."""
     if not isinstance(message, Mapping) or not isinstance(message.get("operation"), str):
         raise BadInput(
-            f"{message!r} is no message of a batch: it must be {{'operation': NAME, 'payload': {{…}}}}"
+            f"{message!r} is not the message of a batch: it must be {{'operation': NAME, 'payload': {{…}}}}"
         )
     further = {name: value for name, value in message.items() if name not in ("operation", "payload")}
     operation, payload = message["operation"], message.get("payload")

@@ -1,8 +1,8 @@
 """
 An election: which of many workers runs the services, one at a time.
 
-It saves the other workers from reading the log; correctness does not rest on it: two at once record nothing
-twice, and a gap is caught up. When the elected worker stops renewing, another is elected.
+It saves the other workers from reading the log. Correctness does not depend on it: two at once record nothing
+twice, and after a gap the next one catches up. When the elected worker stops renewing, another is elected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ledger.jobs.leases import Leases
 
 NAME: Final = "services"
 MAX_SECONDS: Final = 10.0
-"""Seconds without a renewal after which another is elected, at most."""
+"""Maximum seconds without a renewal; then another worker is elected."""
 PAUSE: Final = 0.1
 """Seconds between two checks whether this worker was elected."""
 
@@ -30,8 +30,8 @@ class Election:
         self.leases, self.worker, self.seconds = leases, worker, min(seconds, MAX_SECONDS)
         self._term: threading.Event | None = None
 
-    def stand(self) -> None:
-        """Stand for election, or renew it. Raises ServerUnavailable."""
+    def renew(self) -> None:
+        """Win the election, or renew it, unless another worker holds it. Raises ServerUnavailable."""
         won = self.leases.elect(NAME, self.worker, self.seconds)
         if won and self._term is None:
             self._term = threading.Event()
@@ -39,11 +39,11 @@ class Election:
             self._end()
 
     def resign(self) -> None:
-        """Give it up at once."""
+        """Give it up now."""
         self._end()
         try:
             self.leases.resign(NAME, self.worker)
-        except LedgerError as error:  # it will be over
+        except LedgerError as error:  # it ends by itself
             _log.warning("%s could not resign: %s", self.worker, error)
 
     def term(self, stop: threading.Event) -> threading.Event | None:

@@ -4,10 +4,10 @@ The fan-in: closes a dispatched job when its set is complete, once, by its failu
     fan_in(log).run()
 
 It folds the log in order, set by set: which batches and child jobs are over, and how (`Barrier`). Two workers
-that end the last two batches at once do not see each other; in the log one of their events comes after the
-other. The close expects a running job and has a command id of the job and its round, so any number of
-fan-ins, however far behind, close it once. No row holds a count: no append waits for another. Where a job
-succeeded though some members failed, and those are redriven later, it is counted anew.
+that end the last two batches at once do not see each other, but in the log one of their events comes after
+the other. The close expects a running job and has a command id made of the job and its round, so any number
+of fan-ins, however far behind, close it once. No row holds a count, so no append waits for another. If a job
+succeeded although some members failed, and those are redriven later, it is counted again.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from ..reactor import Answer, Reactor
 from .members import Members, outcome_of_topic, place_of
 
 GATHER: Final = 0.05
-"""Seconds within which events gather: to read the log for each would cost a worker as much as its jobs."""
+"""Seconds between two reads under load: reading the log for each event would cost as much as the jobs."""
 PAUSE: Final = 0.05
 """Seconds between two reads of a quiet log."""
 NAME: Final = "fan_in"
 """The reactor's name, under which its position is kept."""
 MAX_SIZE: Final = 1_000_000
-"""Outcomes of members that are kept in memory, of all sets; others are read again."""
+"""Maximum number of members' outcomes that are kept in memory, of all sets; others are read again."""
 MAX_PARENTS: Final = 100_000
-"""Jobs whose parent is kept in memory."""
+"""Maximum number of jobs whose parent is kept in memory."""
 ALL_FAILED: Final = "All child jobs failed or were cancelled"
 RUNNING: Final = Guard(frozenset({"running"}))
 SUCCEEDED: Final = Guard(frozenset({"succeeded"}))
@@ -124,7 +124,7 @@ class JobSet:
             self.barrier.note(member[1], outcome)
 
     def close(self) -> None:
-        """The job is closed: its members count no more."""
+        """The job is closed: its members no longer count."""
         self.open = False
         self.barrier.clear()
 
@@ -133,7 +133,7 @@ class JobSet:
 
 
 class FanIn:
-    """What the reactor answers. It may be called again with an earlier event."""
+    """The reactor's answers. It may be called again with an earlier event."""
 
     def __init__(self, ledger: Ledger, *, max_size: int = MAX_SIZE) -> None:
         self.ledger, self.max_size = ledger, max_size
@@ -152,7 +152,7 @@ class FanIn:
         return self._job_event(rest, event) if category == OpenJob.CATEGORY else []
 
     def forget(self) -> None:
-        """Forget everything: the next events do not follow on the last ones."""
+        """Forget everything: the next events do not continue the last ones."""
         self._sets.clear()
         self._parents.clear()
         self._size = 0
@@ -203,7 +203,7 @@ class FanIn:
         self._trim()
         return self._close(one, event) if one.open else self._recount(one, event, outcome)
 
-    # What is answered
+    # The answers
 
     def _close(self, one: JobSet, event: Recorded) -> list[Answer]:
         """The close of a job whose set is complete: a function of the log up to the event."""
@@ -245,7 +245,7 @@ class FanIn:
     # What is in memory
 
     def _known(self, job: str, event: Recorded) -> JobSet | None:
-        """The set as it is in memory, unless it is beyond the event."""
+        """The set in memory, unless it is beyond the event."""
         one = self._sets.get(job)
         if one is not None and one.position >= event.position:  # called again with an earlier event
             self._drop(job)

@@ -48,9 +48,12 @@ class HintedOffers:
         now = time.monotonic()
         if self.hints.heard():
             self._asks_until = now + self.again
-        if not over and self._asks_until < now < self._next_sweep:
+        if limit > 0 and not over and self._asks_until < now < self._next_sweep:
             return []
         taken = self.offers.take(limit, over)
         if limit > 0:
             self._next_sweep = now if len(taken) == limit else now + self.sweep
         return taken
+
+    def release(self, over: Sequence[tuple[str, int]]) -> None:
+        self.offers.release(over)

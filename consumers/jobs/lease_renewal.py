@@ -11,7 +11,7 @@ from ledger import Ledger, LedgerError
 from ledger.jobs.leases import HeldLease, Leases, LeaseStatus
 
 MAX_PAUSE: Final = 2.0
-"""Seconds between two renewals, at most: so late a quiet operation learns of its cancel."""
+"""Maximum seconds between two renewals; after this time a quiet operation learns of its cancel."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class LeaseRenewal:
         try:
             self.leases.unregister(self.worker)
         except LedgerError as error:
-            _log.warning("%s could not leave the list of workers: %s", self.worker, error)
+            _log.warning("%s could not be removed from the list of workers: %s", self.worker, error)
 
     def renew_now(self) -> None:
         """Renew now, without waiting for the next time."""

@@ -1,4 +1,4 @@
-"""The members of a job's set, its batches and child jobs, as they stand in the log."""
+"""The members of a job's set, its batches and child jobs, as recorded in the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def place_of(nr: str) -> tuple[int, int] | None:
     first, dot, second = nr.partition(".")
     try:
         return (int(first), int(second)) if dot else (1, int(first))
-    except ValueError:  # somebody's own stream
+    except ValueError:  # a stream of another domain
         return None
 
 

@@ -1,10 +1,10 @@
--- Statements on the set of a job, its batches and its child jobs, by name: as of a position that was safe to read, for
--- who counts it; and as it is now, for who cancels it.
+-- The set of a job, its batches and its child jobs: as of a position that was safe to read, to count it; and as it is
+-- now, to cancel it.
 
 -- name: ended_batches
--- The batches of one round of a job that were over as of a position: how they ended, and their numbers in the round. A
--- name of a first round has no dot; those of another begin with its number and one. Since its job was reopened only those
--- count that completed before, or ended after that.
+-- The batches of one round of a job that were over as of a position: how they ended, and their numbers in the round. The
+-- numbers of the first round have no dot; those of another begin with the round and a dot. If the job was reopened, only
+-- batches count that completed before, or ended afterwards.
 SELECT last.topic, array_agg(substr(last.stream, length(%(prefix)s) + 1))
   FROM (SELECT DISTINCT ON (e.stream) e.stream, e.topic
           FROM {schema}.events e
@@ -31,8 +31,8 @@ SELECT last.topic, array_agg(last.stream)
  GROUP BY last.topic;
 
 -- name: failures_of
--- What the failed among a round's batches and these jobs failed with, as of a position: the messages, the most frequent
--- and then the oldest first, each cut to 500 characters.
+-- The error messages of the failed ones among a round's batches and these jobs, as of a position: the most frequent and
+-- then the oldest first, each cut to 500 characters.
 WITH lasts AS (
     SELECT DISTINCT ON (e.stream) e.stream, e.topic, e.position, e.data
       FROM {schema}.events e
@@ -64,7 +64,8 @@ SELECT coalesce(max({schema}.whole_number(data, 'round')), 0)
   FROM {schema}.events WHERE stream = %(stream)s AND topic = 'job.dispatching' AND position <= %(upto)s;
 
 -- name: open_batches
--- Batches of a job that are not over now, by name, after a name; of its rounds up to one. Heads that do not know are told.
+-- Batches of a job that are not over now, by name, after a name; of its rounds up to one. A head without a status counts
+-- as not over.
 SELECT h.stream
   FROM {schema}.heads h
  WHERE h.stream > greatest(%(prefix)s, %(after)s) COLLATE "C" AND h.stream < %(prefix)s || U&'\+10FFFF' COLLATE "C"
@@ -73,8 +74,8 @@ SELECT h.stream
  ORDER BY h.stream LIMIT %(limit)s;
 
 -- name: batches_to_redrive
--- Batches of one round whose last end was before a position and not a good one, by name, after a name; and of each the
--- version of the fact that holds its payload.
+-- Batches of one round that last ended before a position and did not complete, by name, after a name; with the version
+-- of the fact that holds the payload of each.
 SELECT h.stream, p.version
   FROM {schema}.heads h
  CROSS JOIN LATERAL (

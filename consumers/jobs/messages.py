@@ -42,7 +42,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A job that an operation submits: recorded together with what came of the operation."""
+    """A job that an operation submits: recorded together with the operation's outcome."""
 
     id: str
     operation: str
@@ -108,7 +108,7 @@ class AlreadyRecorded(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Stopped(Outcome):
-    """It stopped because its claim was over, or the worker ends: nothing is to be recorded."""
+    """It stopped because its claim was over, or because the worker ends: nothing is recorded."""
 
     reason: str = ""
 

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from .context import OperationContext
 
 MAX_ERRORS: Final = 5
-"""Errors of a payload that are listed, at most."""
+"""Maximum number of listed errors of a payload."""
 MAX_SUMMARY: Final = 500
-"""Characters of a summary, at most."""
+"""Maximum length of a summary, in characters."""
 JOB_ID: Final = "_job_id"
-"""Where a payload has the id of its job."""
+"""The field of a payload that holds the id of its job."""
 
 
 class Payload(BaseModel):
@@ -54,7 +54,7 @@ class Payload(BaseModel):
 
 
 class RetryLaterError(Exception):
-    """Raise it when what the operation needs is busy: it runs again delay_seconds from now (spec S1-11)."""
+    """Raise it when a resource of the operation is busy: it runs again after delay_seconds (spec S1-11)."""
 
     def __init__(self, reason: str, delay_seconds: float = 60) -> None:
         super().__init__(reason)
@@ -70,8 +70,8 @@ class OperationResult:
     """The result of an operation that did not fail (spec S1-10).
 
     result: kept in the fact of the success. progress_current, progress_total: None leaves what was reported.
-    deferred: the job goes on as the set of its batches and children, and its operation is over; without any,
-    it succeeded (spec S1-40). publish_operations: (queue, message) for each batch; of a batch, one at most:
+    deferred: the operation is over and the job goes on as the set of its batches and children; without any it
+    succeeded (spec S1-40). publish_operations: (queue, message) for each batch; a batch returns at most one,
     its second step. publish_after_commit: (queue, id) of jobs that `session.submit` prepared, for
     another queue. failure_ratio: as in `ledger.jobs.job.JobDispatched`.
     """
@@ -131,8 +131,8 @@ class Operation(Protocol):
 
     Optional: `payload_model`, a pydantic model that checks its payload; without one it gets the mapping
     itself. `description`, a text. `summarize_payload(payload)` or `(payload, session)`, which returns a short
-    text on a payload. `ends_process`: True if its process must run nothing else after it, because it leaves
-    traces there.
+    text about a payload. `ends_process`: True if its process must not run anything else afterwards, because
+    the operation leaves traces there.
     """
 
     @property
@@ -167,10 +167,10 @@ class Registry:
         self._operations: dict[str, Operation] = {}
 
     def register(self, operation: Operation) -> None:
-        """Add an operation. Raises BadInput, a ValueError, if its name is taken or it is no operation."""
+        """Add an operation. Raises BadInput, a ValueError, if its name is taken or it is not an operation."""
         name: object = getattr(operation, "name", None)
         if not isinstance(name, str) or not name or not callable(getattr(operation, "execute", None)):
-            raise BadInput(f"{operation!r} is no operation: it needs a name and a method execute")
+            raise BadInput(f"{operation!r} is not an operation: it needs a name and a method execute")
         if name in self._operations:
             raise BadInput(f"operation {name!r} is registered already: give this one another name")
         self._operations[name] = operation
@@ -215,7 +215,7 @@ class Registry:
     def summary(
         self, name: str, payload: Mapping[str, Any], session: OperationContext | None = None
     ) -> str | None:
-        """A short text on a payload; None where there is none (spec S1-13). Never raises."""
+        """A short text about a payload; None where there is none (spec S1-13). Never raises."""
         try:
             summarize = getattr(self.get(name), "summarize_payload", None)
             if summarize is None:
@@ -263,7 +263,7 @@ def registry_at(place: str) -> Registry:
     try:
         found = getattr(importlib.import_module(module), name or "registry")
     except (ImportError, AttributeError, ValueError) as error:
-        raise BadInput(f"{place!r} names no registry of operations: {error}") from error
+        raise BadInput(f"{place!r} does not name a registry of operations: {error}") from error
     if not isinstance(found, Registry):
-        raise BadInput(f"{place!r} is no Registry, but {type(found).__name__}")
+        raise BadInput(f"{place!r} is not a Registry but {type(found).__name__}")
     return found

@@ -11,7 +11,7 @@ from ledger.jobs.work import OpenWork
 from .record import Part
 
 ERROR: Final = 300
-"""Characters of an error's message in a line, at most; the job's own history holds all of it."""
+"""Maximum length of an error's message in a line; the job's history holds all of it."""
 
 _log = logging.getLogger(__name__)
 

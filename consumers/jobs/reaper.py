@@ -1,13 +1,13 @@
 """
-A reaper: ends the claims of workers that vanished, and offers waiting work again that free workers pass by.
+A reaper: ends the claims of workers that vanished, and offers waiting work again that no free worker takes.
 
     Reaper(log).run(stop)
 
 When a worker dies, its leases run out. The reaper takes out each expired lease and ends its claim by an
 append under the guard of the claim's token: of reaper and worker, one wins. Within the budget of
 `max_requeues` the work is offered again, else it fails. Leases may be lost and the view `work` may be behind:
-both only nominate. No message is sent: work is offered from the commit that queues it (W1-13). Any number of
-reapers may run.
+both only nominate. No message is sent: work is on offer from the commit that queues it (W1-13). Any number
+of reapers may run.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ SQL = Statements(__package__, "reaper")
 EVERY: Final = 5.0
 """Seconds between two cycles."""
 GRACE: Final = 30.0
-"""Seconds that a worker has to renew a lease whose row was lost."""
+"""Seconds in which a worker must renew a lease whose row was lost."""
 STALLED: Final = 600.0
 """Seconds after which due work that nobody takes is offered again (spec S1-63)."""
 MAX_STALLS: Final = 5
-"""How often it is offered again, before it is left to an operator."""
+"""How often it is offered again before it is left to an operator."""
 SILENT: Final = 600.0
 """Seconds without a renewal after which a worker is no longer listed."""
 BATCH: Final = 100
-"""Claims that are ended in one append, at most."""
+"""Maximum number of claims that are ended in one append."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,8 +68,8 @@ class Counts(NamedTuple):
 class Reaper:
     """Runs a cycle every so many seconds. stall_seconds: how long due work may wait.
 
-    grace_seconds: how long a worker has to renew a lease whose row was lost. max_stalls: how often the same
-    work is offered again. silent_seconds: when a silent worker is no longer listed.
+    grace_seconds: how long a worker has to renew a lease whose row was lost. silent_seconds: when a silent
+    worker is no longer listed.
     """
 
     def __init__(
@@ -79,12 +79,11 @@ class Reaper:
         every: float = EVERY,
         grace_seconds: float = GRACE,
         stall_seconds: float = STALLED,
-        max_stalls: int = MAX_STALLS,
         silent_seconds: float = SILENT,
     ) -> None:
         self.ledger, self.leases, self.every = ledger, Leases(ledger), every
         self.grace_seconds, self.silent_seconds = grace_seconds, silent_seconds
-        self.stall_seconds, self.max_stalls = stall_seconds, max_stalls
+        self.stall_seconds = stall_seconds
         self.counts = Counts()
 
     def run(self, stop: threading.Event | None = None) -> None:
@@ -98,7 +97,7 @@ class Reaper:
             try:
                 counts = self.run_once()
             except Exception:
-                _log.exception("a cycle of the reaper failed; the next one is in %s s", self.every)
+                _log.exception("a cycle of the reaper failed; the next one begins in %s s", self.every)
             else:
                 self.counts = self.counts.plus(counts)
                 if counts.reaped or counts.offered or counts.granted:
@@ -119,8 +118,8 @@ class Reaper:
     def _expired(self) -> Counts:
         """End claims whose leases are over.
 
-        A lease is taken out first, by whoever gets it. Where this process dies before the append, the claim
-        has no lease, gets one of grace, and so comes here again.
+        A lease is deleted first, so one reaper gets it. If this process dies before the append, the claim
+        has no lease, gets a grace lease, and so comes here again.
         """
         counts = Counts()
         while taken := self.leases.take_expired(BATCH):
@@ -140,14 +139,14 @@ class Reaper:
             try:
                 work.check_lease(lease.token)
                 work.expire()
-            except (ClaimLost, MoveNotAllowed):  # it came to its end meanwhile
+            except (ClaimLost, MoveNotAllowed):  # it ended meanwhile
                 continue
             ready[work.name] = (work, lease.token)
         while ready:
             try:
                 self.ledger.append_all([work.under_lease(token) for work, token in ready.values()])
                 break
-            except (GuardFailed, StreamConflict) as error:  # of this one the worker was first
+            except (GuardFailed, StreamConflict) as error:  # the worker came first
                 del ready[error.stream]
         failed = sum(work.over for work, _ in ready.values())
         return Counts(requeued=len(ready) - failed, failed=failed, dropped=len(leases) - len(ready))
@@ -156,30 +155,30 @@ class Reaper:
 
     def _offer_again(self) -> int:
         nominated = self._nominated(
-            SQL.stalled_work, seconds=self.stall_seconds, max_stalls=self.max_stalls, limit=BATCH
+            SQL.stalled_work, seconds=self.stall_seconds, max_stalls=MAX_STALLS, limit=BATCH
         )
         return sum(self._offered(stream) for stream in nominated)
 
     def _offered(self, stream: str) -> bool:
         work = self._opened(stream)
-        if work is None or work.state.status not in work.WAITING or work.state.stalls >= self.max_stalls:
+        if work is None or work.state.status not in work.WAITING or work.state.stalls >= MAX_STALLS:
             return False
         work.offer_again()
         try:
             self.ledger.commit(work)
-        except StreamConflict:  # somebody took it
+        except StreamConflict:  # a worker took it
             return False
         return True
 
     def _nominated(self, statement: Statement, **parameters: Any) -> list[str]:
-        """The streams that the view `work` nominates; none while nobody has kept that view yet."""
+        """The streams that the view `work` nominates; none while that view does not exist yet."""
         try:
             return [stream for (stream,) in self.ledger.query(statement, **parameters)]
         except SchemaMismatch:
             return []
 
     def _opened(self, stream: str) -> OpenWork[Any, Any] | None:
-        """The work of a stream; None where it is none that can be read, which is logged: the others go on."""
+        """The work of a stream; None if it cannot be read, which is logged: the others go on."""
         try:
             (work,) = self.ledger.load_each([work_at(stream)])
             return work

@@ -1,8 +1,8 @@
--- What a reaper looks for with the help of the view of work, by name. {schema} is the ledger's, {views} that of its views.
+-- What a reaper looks for, from the view `work`. {schema} is the ledger's schema, {views} that of its views.
 
 -- name: put_grace_leases
--- Put a lease on each claim that holds and has none, since the table was lost: its worker has that long to renew it. The
--- worker is named in the fact of the claim. A dispatched job has no token, and is passed over.
+-- Put a lease on each valid claim that has none because the table was lost: its worker must renew it in that time. The
+-- fact of the claim names the worker. A dispatched job has no token and is left out.
 INSERT INTO {schema}.leases (token, taken_at, until, stream, worker, operation)
 SELECT h.token, clock_timestamp(), clock_timestamp() + %(seconds)s * interval '1 second', h.stream,
        coalesce(e.data ->> 'worker', ''), w.operation
@@ -15,9 +15,9 @@ ON CONFLICT (stream) DO NOTHING
 RETURNING stream;
 
 -- name: stalled_work
--- Work that has been due for long and that nobody has claimed: not paused, not at the limits of its operation, not
--- offered again too often,
--- and not simply waiting for its turn: while a worker that could take it has taken something meanwhile, or all are full.
+-- Work that has long been due and that nobody has claimed: not paused, not at the limits of its operation, not offered
+-- again too often, and not only waiting its turn: no worker that could take it took other work meanwhile, and not all of
+-- them are full.
 WITH lines AS MATERIALIZED (
     SELECT l.queue, l.operation,
            count(k.worker) > 0 AND (bool_and(k.busy >= k.slots OR k.draining) OR bool_or(EXISTS (

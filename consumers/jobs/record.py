@@ -49,7 +49,7 @@ FIRST_DELAY: Final = 1.0
 TRANSIENT_ATTEMPTS: Final = 3
 """Attempts after failures of the infrastructure, even where max_attempts is less."""
 TRANSIENT_DELAY: Final = 10.0
-"""Seconds until such an attempt, at most, but for the jitter of 0.3."""
+"""Maximum seconds until such an attempt, before the jitter of 0.3."""
 _RETRIED: Final = (LedgerBusy, StorageFull, ReadOnly, NoPermission, AppendUncertain)
 """Errors that are not caused by what is recorded."""
 _NO_END: Final = frozenset({"reported", "dispatching", "late_result"})
@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 class Part:
     """The part of one stream in an append: its claim (then `taken` is the offer), or its outcome.
 
-    recorded: None until it is appended; then whether it is in the log. claimed: it is to be run.
+    recorded: None until it is appended; then whether it is in the log. claimed: it must now be run.
     """
 
     claim: Claim
@@ -78,7 +78,7 @@ class Part:
 
 
 def claim_part(offer: Offer, worker: str) -> Part:
-    """The claim of what was offered."""
+    """The claim of an offer."""
     appends, claimed = claim(offer, worker)
     return Part(Claim(offer.work, offer.token), appends, taken=offer, claimed=claimed)
 
@@ -130,7 +130,7 @@ def decide(work: OpenWork[Any, Any], outcome: Outcome) -> None:
         case Stopped():
             work.release("unknown_operation" if isinstance(outcome, UnknownHere) else "shutdown")
         case _:
-            raise TypeError(f"{type(outcome).__name__} is no outcome of {work.name}")
+            raise TypeError(f"{type(outcome).__name__} is not a possible outcome of {work.name}")
 
 
 def _succeed(work: OpenWork[Any, Any], outcome: Succeeded) -> None:
@@ -160,8 +160,8 @@ class Recorder:
     def record(self, parts: Sequence[Part]) -> None:
         """Record those that are not recorded yet, in one append where possible.
 
-        Raises ServerUnavailable and the like, after which it may be called again with the same parts: nothing
-        is recorded twice, also where the answer to an append was lost.
+        Raises ServerUnavailable and the like; it may then be called again with the same parts: nothing is
+        recorded twice, even if the answer to an append was lost.
         """
         with acting(actor=self.worker):
             while waiting := [part for part in parts if part.recorded is None]:
@@ -188,7 +188,7 @@ class Recorder:
             part.recorded = True
 
     def _settle_refusal(self, part: Part, stream: str) -> None:
-        """One part was refused: another writer was first, the claim is over, or it is recorded already."""
+        """One part was refused: another writer came first, the claim is over, or it is recorded already."""
         work, token = part.claim
         if part.outcome is None:
             part.recorded = part.claimed and self._is_ours(part)
@@ -240,7 +240,7 @@ class Recorder:
 
 
 def _ours(topic: str) -> bool:
-    """Whether a worker records this at the end of a claim: no cancel, and no verdict of the reaper."""
+    """Whether a worker records this at the end of a claim: it is not a cancel or the reaper's decision."""
     return topic.partition(".")[2] not in ("lease_expired", "lease_expired_requeue")
 
 

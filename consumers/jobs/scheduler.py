@@ -27,12 +27,12 @@ from ledger.log.append import Append, Exact, append_of
 from ledger.roles import require_roles
 
 MAX_PAUSE: Final = 2.0
-"""Seconds between two runs, at most: so late a new schedule is seen."""
+"""Maximum seconds between two runs; after this time a new schedule is seen."""
 MIN_PAUSE: Final = 0.01
 LATE: Final = timedelta(seconds=60)
-"""How late a time may be and still fire where missed times are not made up for."""
+"""How late a time may be and still fire if missed times do not fire later."""
 MAX_TIMES: Final = 100
-"""Missed times of one schedule that fire in one run, at most."""
+"""Maximum number of missed times of one schedule that fire in one run."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,8 @@ class Counts(NamedTuple):
     """The results of one run.
 
     fired, skipped: times for which a job was submitted, or was not. conflicts: times that another scheduler
-    did first. failed: schedules whose job cannot be made here. seconds: until the next time; None: no one.
+    handled first. failed: schedules whose job cannot be made here. seconds: until the next time; None: there
+    is none.
     """
 
     fired: int = 0
@@ -71,7 +72,7 @@ class Scheduler:
             except NoPermission:
                 raise
             except LedgerError as error:
-                _log.warning("schedules could not be looked at: %s", error)
+                _log.warning("schedules could not be read: %s", error)
             stopped.wait(pause)
 
     def run_once(self, stop: threading.Event | None = None) -> Counts:
@@ -126,7 +127,7 @@ class Scheduler:
         return result
 
     def _fire(self, schedule: OpenSchedule, at: datetime, passed: int) -> str:
-        """Submit the job of a time, unless the last job is not over and must be; the result."""
+        """Submit the job of a time, unless the last job must be over and is not; the result."""
         state, checks = schedule.state, list[Append]()
         if not state.overlap and state.last_job is not None:
             last = self.ledger.load(OpenJob, state.last_job)
@@ -144,7 +145,7 @@ class Scheduler:
             schedule.news.clear()
             return self._skip(schedule, at, "duplicate", error.job, passed + 1)
         except StreamConflict as error:
-            # Its id says that this job is the one of this time: it was submitted, so only that is recorded.
+            # The id shows that this is the job of this time: it was submitted, so only that is recorded.
             return self._done(schedule, "fired") if error.stream == made.append.stream else "conflicts"
 
     def _skip(self, schedule: OpenSchedule, at: datetime, reason: str, job: str | None, many: int) -> str:

@@ -20,11 +20,11 @@ FIRST_PAUSE: Final = 0.5
 MAX_PAUSE: Final = 30.0
 """Seconds until a service that failed is started again; doubled each time that it fails at once."""
 MAX_WAIT: Final = 0.02
-"""Seconds between two reads of a quiet log for the view `work`: a job starts so much later at most."""
+"""Seconds between two reads of a quiet log for the view `work`, by which a job may start later."""
 GATHER: Final = 0.025
 """Seconds between two batches of the view `work` under load: one event costs as much as ten."""
 LISTED: Final = 0.25
-"""Seconds after which lists show an event, at most."""
+"""Maximum seconds until lists show an event."""
 
 Act = Callable[[threading.Event], object]
 """Runs until the event is set; made anew for each start."""
@@ -65,7 +65,7 @@ class Service:
             began = time.monotonic()
             try:
                 self.make()(term)
-            except ServerUnavailable as error:  # begin anew as soon as it is back
+            except ServerUnavailable as error:  # start again as soon as it is back
                 self.error = error
                 pause = pause if isinstance(error, NoPermission) else FIRST_PAUSE
                 if last_error != str(error):
@@ -75,7 +75,7 @@ class Service:
                 self.error = error
                 if time.monotonic() > began + MAX_PAUSE:
                     pause = FIRST_PAUSE
-                _log.exception("the service %s ended, and begins again in %s s", self.name, pause)
+                _log.exception("the service %s ended and starts again in %s s", self.name, pause)
             if self._stop.wait(pause):
                 return
             pause = min(pause * 2, MAX_PAUSE)

@@ -61,11 +61,15 @@ def _topic_of(fact: type[Event], payload: PayloadOf | None, operation: str, fiel
     """The topic of the events. Raises BadInput at once for a job that no worker could run."""
     topic: str | None = getattr(fact, "topic", None)
     if not topic:
-        raise BadInput(f"{shown(fact)} is no class of a fact with a topic, such as OCTMosaicReady")
+        raise BadInput(f"{shown(fact)} must be a class of facts with a topic, such as OCTMosaicReady")
     if payload is None and not issubclass(fact, BecameReady):
-        raise BadInput(f"give a payload, a function of the recorded event: {topic} is no fact of readiness")
+        raise BadInput(
+            f"give a payload, a function of the recorded event: {topic} is not a fact of readiness"
+        )
     if wrong := sorted({"id", "command", "parent"} & fields.keys()):
-        raise BadInput(f"{', '.join(wrong)}: each job has an id and a command id of its own, and no parent")
+        raise BadInput(
+            f"{', '.join(wrong)} cannot be given: each job gets its own id and command id, and has no parent"
+        )
     job_within(operation, {}, **fields)
     return topic
 
@@ -75,6 +79,6 @@ def ready_payload(event: Recorded) -> dict[str, Any]:
     category, parts = split_name(event.stream)
     kind = KNOWN.streams.get(category)
     if kind is None or not issubclass(kind, OpenReadiness):
-        raise BadInput(f"{event.stream} is no stream of readiness")
+        raise BadInput(f"{event.stream} is not a stream of readiness")
     ids = kind.PARENT.IDENT.fields()
     return {**dict(zip(ids, kind.PARENT.key_of(parts), strict=True)), "round": event.version}

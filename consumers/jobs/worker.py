@@ -26,7 +26,7 @@ from ledger.errors import AppendUncertain, LedgerBusy, StorageFull
 from ledger.jobs.leases import HeldLease, Leases, LeaseStatus
 from ledger.roles import require_roles
 
-from .claim import Claim, LogOffers, Offers, task_of
+from .claim import Claim, LogOffers, Offers, OffersAhead, task_of
 from .election import Election
 from .hints import HintedOffers, Hints
 from .lease_renewal import LeaseRenewal
@@ -48,7 +48,7 @@ MIN_PAUSE: Final = 0.002
 MAX_PAUSE: Final = 0.1
 """Seconds between two attempts to take work when there was none and the view did not move."""
 LAST_TIMEOUT: Final = 1.0
-"""Seconds that a worker which ends waits for each answer of a server that is away."""
+"""Seconds that an ending worker waits for each answer of an unavailable server."""
 RETRY_PAUSE: Final = 0.2
 """Seconds between two attempts while the server is away; less when an operation ends."""
 _RETRIED: Final = (ServerUnavailable, AppendUncertain, LedgerBusy, StorageFull, SchemaMismatch)
@@ -68,7 +68,7 @@ class Worker:
     of an operation's process. hints: who says that work may have been offered; without, it asks all the time.
 
     done: how many claims ended. draining: it takes no more work. known: the operations that it takes: those
-    of its registry, except any that one of its processes turned out not to know.
+    of its registry, without any that one of its processes does not know.
     """
 
     def __init__(
@@ -95,7 +95,9 @@ class Worker:
         self.drain_seconds = drain_seconds
         self.projecting, self.serves = projecting, services
         self.known = set(self.registry.names)
-        self.offers = offers or LogOffers(ledger, self.name, queues, lease_seconds, operations=self.known)
+        self.offers = offers or OffersAhead(
+            LogOffers(ledger, self.name, queues, lease_seconds, operations=self.known)
+        )
         self.hints = hints
         if hints is not None:
             self.offers = HintedOffers(self.offers, hints)
@@ -120,7 +122,7 @@ class Worker:
         stopped = stop or threading.Event()
         require_roles(self.ledger, f"pledger worker run{'' if self.projecting else ' --no-views'}")
         with ExitStack() as stack:
-            stands = None
+            also = None
             if self.projecting:
                 view = stack.enter_context(WorkProjector(self.ledger))
                 self._services.append(view)
@@ -134,10 +136,10 @@ class Worker:
                 ):
                     self._services.append(stack.enter_context(service))
                 stack.callback(election.resign)
-                stands = election.stand
+                also = election.renew
             renewal = LeaseRenewal(
                 self.ledger, self.name, self._held, self._stop_requests.lost,
-                seconds=self.lease_seconds, figures=self._status, also=stands,
+                seconds=self.lease_seconds, figures=self._status, also=also,
             )  # fmt: skip
             stack.callback(renewal.stop)
             self._open_slots(stack)
@@ -171,14 +173,13 @@ class Worker:
         """Record outcomes, claim work for free slots, wait for either; whether there was something to do."""
         try:
             self._collect_outcomes()
-            self._take()
+            self._take(self._free())
             if self._parts:
                 self._record()
                 return True
             self._last_error = ""
             self._stop_requests.act(self.slots)
-            if not self._rest(seconds) and self._over:
-                self._take(limit=0)
+            self._rest(seconds)
             return False
         except _RETRIED as error:
             if self._last_error != str(error):
@@ -187,13 +188,12 @@ class Worker:
             self._rest(RETRY_PAUSE)
             return False
 
-    def _rest(self, seconds: float) -> bool:
-        """Wait until a child answers, the view moves or a hint comes; False on timeout."""
+    def _rest(self, seconds: float) -> None:
+        """Wait until a child answers, the view moves or a hint comes, at most so many seconds."""
         waits: list[Any] = [*(slot.pipe for slot in self.slots), *self._signals]
-        ready = wait(waits, seconds)
+        wait(waits, seconds)
         for signal in self._signals:
             signal.clear()
-        return bool(ready)
 
     def _collect_outcomes(self) -> None:
         """Take the outcomes that child processes sent; they are recorded next."""
@@ -206,26 +206,22 @@ class Worker:
                     self._parts.append(outcome_part(claim, outcome))
 
     def _forget_operation(self, operation: str) -> None:
-        """The code was replaced while the worker runs: leave to others what its new processes do not know."""
+        """The code was replaced while the worker runs: take no more of what its new processes do not know."""
         self.known.discard(operation)
         _log.warning(
-            "a process of %s does not know operation %r: its code was changed since the worker began, "
-            "which takes no more of it; start it anew", self.name, operation,
+            "a process of %s does not know operation %r, because the code changed since the worker started: "
+            "the worker takes no more of it; restart the worker", self.name, operation,
         )  # fmt: skip
 
-    def _take(self, limit: int | None = None) -> None:
-        """Take leases for the free slots, and release those that are over."""
-        free = 0 if self.draining else sum(slot.free for slot in self.slots)
-        free -= sum(part.taken is not None for part in self._parts)
-        wanted = free if limit is None else limit
-        if wanted < 1 and limit is None:
-            return
-        over, self._over = self._over, []
-        try:
-            taken = self.offers.take(wanted, over)
-        except BaseException:
-            self._over = over + self._over
-            raise
+    def _free(self) -> int:
+        """How many slots are free and not promised to a claim."""
+        promised = sum(part.taken is not None for part in self._parts)
+        return 0 if self.draining else max(0, sum(slot.free for slot in self.slots) - promised)
+
+    def _take(self, free: int) -> None:
+        """Take leases for so many slots, and release those that are over."""
+        taken = self.offers.take(free, self._over)
+        self._over = []
         for one in taken:
             if one.due and one.work.state.operation in self.known:
                 self._parts.append(claim_part(one, self.name))
@@ -269,7 +265,7 @@ class Worker:
             self._cycle(min(MAX_PAUSE, max(0.0, deadline - time.monotonic())))
 
     def _shorten_timeouts(self, stack: ExitStack) -> None:
-        """From now on wait only briefly for a server: what stays unrecorded ends with its lease."""
+        """From now on wait only briefly for a server: unrecorded work ends with its lease."""
         connections = self.ledger.pool
         stack.callback(setattr, connections, "timeout", connections.timeout)
         connections.timeout = min(connections.timeout, LAST_TIMEOUT)
@@ -289,9 +285,9 @@ class Worker:
         ]
         try:
             self._record()
-            Leases(self.ledger).release(self._over)
-        except LedgerError as error:  # their leases will be over
-            _log.error("%s could not give back what it had: %s", self.name, error)
+            self.offers.release(self._over)
+        except LedgerError as error:  # their leases run out
+            _log.error("%s could not give back its claims: %s", self.name, error)
         return bool(left)
 
     # Leases

@@ -21,7 +21,8 @@ from ..domain import canonical_json
 from ..domain.names import checked, stream_name
 from ..errors import BadFile, BadInput, CommandReused, LedgerBusy, ServerUnavailable, StreamConflict
 from ..log import read
-from ..log.append import ANY, Append, Appended, Appender, Body, Exact, send
+from ..log.append import ANY, Append, Appended, Body, Exact
+from ..log.appender import Appender, send
 from ..log.ledger import Ledger
 from ..log.read import SQL as READ
 from ..log.recorded import Meta, Recorded

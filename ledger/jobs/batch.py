@@ -7,8 +7,9 @@ A batch of a job: a part of its work, computed by one worker and, where it has a
     failed -> queued | computed                redriven by command
     cancelled -> queued | computed             its job, which had failed, was reopened
 
-Its stream is `batch/JOB/NR`; NR counts from 1, in a second round of the same job as `2.1`. All that it needs
-is in its payload, fixed when the batch was made (spec S1-44): it reads no rows that may change meanwhile.
+Its stream is `batch/JOB/NR`; NR counts from 1, and in the second round of its job it is `2.1`, `2.2`, …. All
+that it needs is in its payload, fixed when the batch was made (spec S1-44): it reads no rows that may change
+meanwhile.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ class OpenBatch(OpenWork[Batch, WorkFact]):
         self._record_fact("Ended", token=self._token(), result=result or {})
 
     def redrive_with_job(self, payload_version: int) -> None:
-        """Offer it again after its job was reopened: it failed, or was cancelled with its job.
+        """Offer it again after its job was reopened, because it failed or was cancelled with its job.
 
         payload_version: as in BatchRedriven. Raises MoveNotAllowed for one that completed or is not over.
         """

@@ -60,12 +60,12 @@ class Batches:
         another writer came first: then nothing is stored, and the block may be run again without that batch.
         """
         if len(results) > MAX_BATCHES:
-            raise BadInput(f"{len(results)} batches are too many for one append: give {MAX_BATCHES} at most")
+            raise BadInput(f"{len(results)} batches are too many for one append: give at most {MAX_BATCHES}")
         appends, others = self._appends(job, results)
         if others:
             nr, status = next(iter(others.items()))
             raise BadInput(
-                f"batch {nr} of job {job} is {status or 'not there'}: only one that waits is completed"
+                f"batch {nr} of job {job} is {status or 'not there'}: only a waiting batch can be completed"
             )
         for append in appends.values():
             joined.add(append)

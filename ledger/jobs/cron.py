@@ -19,7 +19,7 @@ from cronsim import CronSim, CronSimError
 from ..errors import BadInput, shown
 
 MANY: Final = 1000
-"""Times that are computed one by one; if more were missed, the last is searched for backwards."""
+"""How many times are computed one by one; if more were missed, the last is searched backwards."""
 
 
 def zone(name: object) -> tzinfo:
@@ -32,7 +32,7 @@ def zone(name: object) -> tzinfo:
         return ZoneInfo(name)
     except (ValueError, KeyError, OSError):
         raise BadInput(
-            f"{shown(name)} is no time zone that is known here; one is named like 'Europe/Berlin' or 'UTC'"
+            f"{shown(name)} is not a known time zone: give an IANA name such as 'Europe/Berlin' or 'UTC'"
         ) from None
 
 
@@ -46,7 +46,7 @@ def checked_cron(expression: object, timezone: object, after: datetime) -> str:
     except CronSimError as error:
         raise BadInput(f"cron {shown(expression)} {_wrong(expression.split(), str(error))}") from None
     if next(times(expression, timezone, after), None) is None:
-        raise BadInput(f"cron {shown(expression)} names no time that ever comes")
+        raise BadInput(f"cron {shown(expression)} never fires")
     return " ".join(expression.split())
 
 
@@ -65,19 +65,19 @@ def _wrong(given: list[str], said: str) -> str:
     """What is wrong with an expression of these fields; `said` is the library's message."""
     names = [*_FIELDS][-len(given) :] if len(given) in (5, 6) else []
     if not names:
-        must = "five (minute, hour, day of month, month, day of week), or six, with the second before them"
-        return f"is no cron expression: it has {len(given)} fields; there must be {must}"
+        must = "five (minute, hour, day of month, month, day of week), or six with seconds first"
+        return f"is not a cron expression: it has {len(given)} fields; there must be {must}"
     name = said.lower().removeprefix("bad ")
     if name not in names:
-        return f"is no cron expression: {said.lower()}"
-    if name == "day-of-month" and _stands([*given[:-2], "*", given[-1]]):
-        return f"names no time that ever comes: month {shown(given[-2])} has no day {shown(given[-3])}"
-    wrong = f"{shown(given[names.index(name)])} is no {name.replace('-', ' ')} ({_FIELDS[name]})"
+        return f"is not a cron expression: {said.lower()}"
+    if name == "day-of-month" and _is_valid([*given[:-2], "*", given[-1]]):
+        return f"never fires: month {shown(given[-2])} has no day {shown(given[-3])}"
+    wrong = f"{name.replace('-', ' ')} must be {_FIELDS[name]}, not {shown(given[names.index(name)])}"
     fields = ", ".join(names).replace("-", " ")
-    return f"is no cron expression: {wrong}; the fields of one with {len(given)} are {fields}"
+    return f"is not a cron expression: {wrong}; its {len(given)} fields are {fields}"
 
 
-def _stands(fields: list[str]) -> bool:
+def _is_valid(fields: list[str]) -> bool:
     """Whether these fields are a cron expression."""
     try:
         CronSim(" ".join(fields), datetime(2000, 1, 1, tzinfo=UTC))
@@ -95,7 +95,7 @@ def times(expression: str, timezone: object, after: datetime) -> Iterator[dateti
     try:
         steps = CronSim(expression, after.astimezone(where))
     except (CronSimError, TypeError, AttributeError, ValueError, OverflowError):
-        raise BadInput(f"cron {shown(expression)} is no cron expression that can be followed") from None
+        raise BadInput(f"cron {shown(expression)} is not a valid cron expression") from None
     for at in _steps(steps):
         if at > last:  # in the hour that exists twice the library begins with the first of them
             last = at
@@ -103,7 +103,7 @@ def times(expression: str, timezone: object, after: datetime) -> Iterator[dateti
 
 
 def missed(expression: str, timezone: object, after: datetime, upto: datetime) -> list[datetime]:
-    """The times after one time, up to another, both known: all of them, or if more than MANY the last."""
+    """The times after `after` up to `upto`: all of them, or only the last if there are more than MANY."""
     found = _upto(times(expression, timezone, after), upto)
     if len(found) <= MANY:
         return found

@@ -1,9 +1,9 @@
 """
 Dead letters: jobs and batches that failed, until they are redriven or discarded (W1-19).
 
-The reason is in the stream of each. A job can be redriven at any time; if it handed out batches, only those
-run again that did not complete. A batch can be redriven alone while its job is running, or has succeeded
-without it, and is still at the same round; then it is counted again.
+The stream of each holds the reason. A job can be redriven at any time; if it handed out batches, only those
+that did not complete run again. A batch can be redriven alone while its job is running, or has succeeded
+without it, and is still in the same round; then it is counted again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def redrive(ledger: Ledger, stream: str, reason: str | None = None, *, whole: bo
             else:
                 Jobs(ledger).retry(opened.state.id, reason, whole=whole)
         except (GuardFailed, MoveNotAllowed) as error:  # it, or its job, changed since it was read
-            raise StreamConflict(stream, "a dead letter that nobody else changes", 0) from error
+            raise StreamConflict(stream, "an unchanged dead letter", 0) from error
 
     retry_conflicts(decide)
 
@@ -69,13 +69,13 @@ def why_not(ledger: Ledger, opened: OpenWork[Any, Any]) -> str | None:
         return None
     job = ledger.load(OpenJob, opened.state.job).state
     if job.rounds != opened.state.under:
-        return f"{opened.name} counts no more, since its job handed out its batches anew"
+        return f"{opened.name} no longer counts: its job has handed out new batches"
     if job.status in _COUNTS:
         return None
     if job.status == Status.FAILED and not job.discarded:
-        return f"{opened.name} is redriven with its job, which failed: redrive job/{job.id}"
+        return f"{opened.name} can only be redriven with its job, which failed: redrive job/{job.id}"
     is_ = "discarded" if job.discarded else job.status
-    return f"{opened.name} counts no more, since its job is {is_}: discard it"
+    return f"{opened.name} no longer counts: its job is {is_}; discard it"
 
 
 def dead_letter(ledger: Ledger, stream: str) -> OpenWork[Any, Any]:
@@ -99,4 +99,4 @@ def cause(ledger: Ledger, stream: str) -> Recorded | None:
 
 def _no_letter(opened: OpenWork[Any, Any]) -> str:
     is_ = "discarded" if opened.state.discarded else opened.state.status
-    return f"{opened.name} is no dead letter: it is {is_}"
+    return f"{opened.name} is not a dead letter: it is {is_}"

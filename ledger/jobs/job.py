@@ -161,7 +161,7 @@ class JobRedriven(facts.Redriven, topic="job.redriven", to=Status.QUEUED): ...
 
 
 class JobReopened(WorkFact, topic="job.reopened", to=Status.RUNNING):
-    """It had failed with its set, which goes on: members that did not complete are redriven, others kept.
+    """It had failed and its set goes on: members that did not complete are redriven, others are kept.
 
     round: of the set; nth: how often the job was reopened, from 1. reason: as given.
     """
@@ -172,7 +172,7 @@ class JobReopened(WorkFact, topic="job.reopened", to=Status.RUNNING):
 
 
 class JobRecounted(WorkFact, topic="job.recounted"):
-    """It had succeeded though some members failed; those that were redriven since are over."""
+    """It had succeeded although members failed; members that were redriven since are over."""
 
     progress_current: int
     progress_total: int
@@ -367,8 +367,8 @@ class OpenJob(OpenWork[Job, WorkFact]):
         """End its operation; its set goes on. Raises BadInput for an empty set, which is a success."""
         if batches + len(children) < 1 or not 0 < failure_ratio <= 1:
             raise BadInput(
-                "a deferred job needs batches or children, and a failure_ratio above 0, up to 1; one without "
-                "anything to do succeeds instead (spec S1-40)"
+                "a deferred job needs batches or children, and a failure_ratio above 0 and at most 1; a job "
+                "without anything to do succeeds instead (spec S1-40)"
             )
         self.record(
             JobDispatched(

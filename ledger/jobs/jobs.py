@@ -53,7 +53,7 @@ MAX_PAUSE: Final = 0.05
 MAX_JOBS: Final = 1000
 """Maximum number of jobs in one append: a larger one would delay the readers of the log."""
 NOTE_ATTEMPTS: Final = 3
-"""How often a comment expects a version; after that it is recorded whatever other writers do."""
+"""How often a comment is tried at an expected version; then it is recorded without one."""
 COMMANDS: Final = UUID("5d7bb7f7-8f0e-5c0c-9b0e-5a52f1a4f7c1")
 """The namespace of ids that are derived from a command id."""
 NOT_OVER: Final = Guard(frozenset(map(str, ACTIVE)))
@@ -145,7 +145,7 @@ class Jobs:
     def _record_with_keys(
         self, submissions: Sequence[Submission], appends: Sequence[Append], command: str | None
     ) -> Appended:
-        """The same with keys and parents, which other writers may change meanwhile."""
+        """Record them with keys and parents, which other writers may change meanwhile."""
         fixed, opened = {append.stream for append in appends}, set[str]()
 
         def attempt() -> Appended | StreamConflict | GuardFailed:
@@ -157,7 +157,7 @@ class Jobs:
                 if error.stream in fixed:
                     return error
                 opened.add(error.stream)
-                raise StreamConflict(error.stream, "a key or parent that nobody else changes", 0) from error
+                raise StreamConflict(error.stream, "an unchanged key or parent", 0) from error
 
         result = retry_conflicts(attempt)
         if isinstance(result, Appended):
@@ -304,7 +304,7 @@ class Jobs:
             append = append_of(job)._replace(expected=NOT_OVER, set_token=0)
             try:
                 job.settle(self.ledger.append_all([append]).recorded_at)
-            except GuardFailed:  # it is over by now, or its head does not hold its status
+            except GuardFailed:  # it has ended meanwhile, or its head does not hold its status
                 self.ledger.commit(job)
             return job.state
 
@@ -386,7 +386,7 @@ class Jobs:
         Without either, its limits are removed. False where nothing changes. Raises BadInput.
         """
         if not operation or not isinstance(operation, str):
-            raise BadInput("a limit is of an operation: give its name")
+            raise BadInput("give the name of the operation to limit")
         return self._rule(OpenOperation, operation, lambda opened: opened.limit(concurrency, rate, seconds))
 
     def limits(self) -> dict[str, Limits]:
@@ -429,7 +429,7 @@ def prepare(
     if delay is not None and run_at is not None:
         raise BadInput("give delay or run_at, not both")
     if wrong := {"dedup_key", "delay_seconds"} & fields.keys():
-        raise BadInput(f"{', '.join(sorted(wrong))}: a job is given `unique`, and `delay`")
+        raise BadInput(f"{', '.join(sorted(wrong))} cannot be set directly: give `unique` or `delay`")
     given = plain("payload", payload)
     created = job_created(
         operation, payload=given, meta=plain("meta", fields.pop("meta", None)),
@@ -492,12 +492,12 @@ def checked_id(id: str | UUID | None) -> str:
     try:
         return str(id if isinstance(id, UUID) else UUID(id))
     except (ValueError, AttributeError, TypeError):
-        raise BadInput(f"{shown(id)} is no id of a job: it must be a UUID") from None
+        raise BadInput(f"{shown(id)} is not a job id: it must be a UUID") from None
 
 
 def _checked(one: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(one, Mapping):
-        raise BadInput(f"{shown(one)} must be a mapping of what `submit` takes, with its operation")
+        raise BadInput(f"{shown(one)} must be a mapping with the arguments of `submit`, at least `operation`")
     if "command" in one:
-        raise BadInput("a command id is given once, for all jobs together")
+        raise BadInput("give one command id for all jobs together, not one per job")
     return one

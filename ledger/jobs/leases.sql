@@ -30,7 +30,7 @@ SELECT l.stream, l.token, l.worker, l.until, h.token, h.status
   FROM gone l LEFT JOIN {schema}.heads h ON h.stream = l.stream ORDER BY l.until, l.stream;
 
 -- name: leases
--- All leases, those that run out first, first.
+-- All leases, ordered by when they run out.
 SELECT l.stream, l.token, l.worker, l.operation, l.taken_at, l.until, h.token IS NOT DISTINCT FROM l.token AS holds
   FROM {schema}.leases l LEFT JOIN {schema}.heads h ON h.stream = l.stream ORDER BY l.until, l.stream;
 

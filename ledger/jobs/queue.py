@@ -119,11 +119,11 @@ class OpenOperation(Stream[Limits, Event]):
         for name, number in (("concurrency", concurrency), ("rate", rate)):
             if number is not None and (type(number) is not int or not 1 <= number <= LARGEST):
                 raise BadInput(
-                    f"{name} {shown(number)} must be an integer, 1 or more, {LARGEST} at most; to stop an "
+                    f"{name} {shown(number)} must be an integer from 1 to {LARGEST}; to stop an "
                     "operation, pause its queue"
                 )
         if type(seconds) not in (int, float) or not 0 < seconds <= LARGEST:
-            raise BadInput(f"seconds {shown(seconds)} must be a number above 0, {LARGEST} at most")
+            raise BadInput(f"seconds {shown(seconds)} must be a number above 0 and at most {LARGEST}")
         now = self.state
         if (now.concurrency, now.rate, now.seconds) == (concurrency, rate, seconds):
             return False

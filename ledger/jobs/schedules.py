@@ -57,7 +57,7 @@ class Schedules:
         if catch_up not in [*CatchUp]:
             raise BadInput(f"catch_up {shown(catch_up)} must be one of {', '.join(CatchUp)}")
         if wrong := {"id", "delay", "run_at", "parent", "command"} & fields.keys():
-            raise BadInput(f"{', '.join(sorted(wrong))}: the jobs of a schedule cannot have that")
+            raise BadInput(f"the jobs of a schedule cannot have {', '.join(sorted(wrong))}")
         cron = checked_cron(cron, timezone, self.clock())
         made = prepare(operation, payload, queue=queue, unique=unique, **fields)
         fact = {

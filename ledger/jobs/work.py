@@ -167,7 +167,7 @@ def _offered(work: W, event: WorkFact, at: datetime, status: str | None) -> W:
 
 
 def _vanished(event: LeaseExpired) -> str:
-    return f"nothing was heard of its worker, {event.prior_requeues + 1} times: {event.worker or 'unknown'}"
+    return f"its worker vanished {event.prior_requeues + 1} times, at last {event.worker or 'an unknown one'}"
 
 
 class OpenWork(Stream[W, E], Generic[W, E]):
@@ -257,7 +257,7 @@ class OpenWork(Stream[W, E], Generic[W, E]):
         """
         tried = self.state.retries
         if tried >= self.state.max_retries:
-            self.fail("RetriesExhausted", f"put off {tried} times in a row, at last because: {reason}")
+            self.fail("RetriesExhausted", f"put off {tried} times in a row; the last reason: {reason}")
             return
         delay = min(max(0.0, delay_seconds) * 2.0 ** min(tried, 64), LONGEST_DELAY)
         self._again("RetryLater", reason=reason, delay_seconds=delay, retry_count=tried + 1)
@@ -320,7 +320,7 @@ class OpenWork(Stream[W, E], Generic[W, E]):
         return True
 
     def late(self, token: int, outcome: str, **facts: Any) -> LateResult:
-        """The fact of a late result, to be appended without an expected version."""
+        """The fact of a late result; append it without an expected version."""
         fact: LateResult = self._fact("LateResult", token=token, outcome=outcome, **facts)
         return fact
 
@@ -358,7 +358,7 @@ def work_at(stream: str) -> OpenWork[Any, Any]:
     category, key = split_name(stream)
     kind = KNOWN.streams.get(category)
     if kind is None or not issubclass(kind, OpenWork) or not key:
-        raise BadInput(f"{stream} is no stream of a job or a batch")
+        raise BadInput(f"{stream} is not the stream of a job (job/ID) or a batch (batch/ID/NR)")
     return kind(*key)
 
 
@@ -399,14 +399,14 @@ def made(kind: type[M], what: str, fields: Mapping[str, Any]) -> M:
 def check_offered(fact: Offered) -> None:
     """Refuse work that no worker could claim. Raises BadInput, BadName."""
     if not fact.operation or not fact.queue:
-        raise BadInput("a job needs the name of an operation, and of a queue")
+        raise BadInput("a job needs an operation and a queue, each a name that is not empty")
     _check_name("operation", fact.operation)
     _check_name("queue", fact.queue)
     if not -LARGEST - 1 <= fact.priority <= LARGEST:
-        raise BadInput(f"priority {shown(fact.priority)} must be an integer of 32 bits; 0 is the usual one")
+        raise BadInput(f"priority {shown(fact.priority)} must be an integer of 32 bits; the default is 0")
     for name, least in (("max_attempts", 1), ("max_retries", 0), ("max_requeues", 0)):
         if not least <= getattr(fact, name) <= LARGEST:
-            raise BadInput(f"{name} {shown(getattr(fact, name))} must be {least} or more, {LARGEST} at most")
+            raise BadInput(f"{name} {shown(getattr(fact, name))} must be from {least} to {LARGEST}")
     if fact.timeout_seconds is not None and not fact.timeout_seconds > 0:
         raise BadInput("timeout_seconds must be more than 0; leave it out for no limit")
 
@@ -444,7 +444,7 @@ def seconds_of(delay: object) -> float:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, int | float) and type(seconds) is not bool and 0 <= seconds <= _FURTHEST:
         return float(seconds)
-    raise BadInput(f"delay {shown(delay)} must be seconds, 0 or more, or a timedelta; 100 years at most")
+    raise BadInput(f"delay {shown(delay)} must be a timedelta or a number of seconds, from 0 to 100 years")
 
 
 def moment(run_at: object) -> datetime | None:

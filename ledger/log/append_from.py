@@ -11,7 +11,7 @@ may be in; the database appends the one for the status that it finds, as if the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -20,7 +20,8 @@ from ..domain.state import Pending, dump
 from ..domain.stream import Stream
 from ..domain.topics import leads_to
 from ..errors import BadInput, StreamConflict
-from .append import EPOCH, SQL, columns
+from .appender import SQL
+from .binary import columns, number, time_of
 from .connection import CallingConnection
 
 if TYPE_CHECKING:
@@ -98,7 +99,5 @@ def send_from(
     assert micros is not None
     assert before is not None
     if outcome != b"recorded":
-        found = int.from_bytes(version, "big")
-        raise StreamConflict(stream, f"status {' or '.join(choices.statuses)}", found)
-    at = EPOCH + timedelta(microseconds=int.from_bytes(micros, "big", signed=True))
-    return Chosen(before.decode(), int.from_bytes(position, "big"), int.from_bytes(version, "big"), at)
+        raise StreamConflict(stream, f"status {' or '.join(choices.statuses)}", number(version))
+    return Chosen(before.decode(), number(position), number(version), time_of(number(micros)))

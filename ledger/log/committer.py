@@ -27,8 +27,9 @@ from typing import Final
 import psycopg
 from psycopg.errors import LockNotAvailable, QueryCanceled
 
-from .append import Append, Appended, Appender, Lost
+from .append import Append, Appended
 from .append_each import ALONE, Outcome, send_each
+from .appender import Appender, Lost
 from .pool import Pool
 from .recorded import Meta
 from .server_errors import TRANSIENT

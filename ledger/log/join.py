@@ -16,7 +16,8 @@ from ..domain.names import checked
 from ..domain.stream import Stream
 from ..errors import AlreadyOpen, BadInput, LedgerBusy, StreamConflict, shown
 from . import read
-from .append import ANY, Append, Appended, Body, Expected, append_of, append_to, send
+from .append import ANY, Append, Appended, Body, Expected, append_of, append_to
+from .appender import send
 from .callbacks import callback_transaction
 from .conflict import conflict_of, in_transaction
 from .pool import Connection

@@ -25,7 +25,6 @@ from .append import (
     ANY,
     Append,
     Appended,
-    Appender,
     Body,
     Exact,
     Expected,
@@ -33,6 +32,7 @@ from .append import (
     append_to,
 )
 from .append_from import Choices, Chosen, send_from
+from .appender import Appender
 from .callbacks import CALLBACKS, callback_transaction
 from .committer import Committer
 from .cursor import Cursor

@@ -37,9 +37,9 @@ SQL = Statements(__package__, "adoption")
 BATCH: Final = 1000
 """Moves of one append."""
 SHOWN: Final = 20
-"""Objects that differ and are named; the others are counted."""
+"""Maximum number of differing objects that are named; further ones are only counted."""
 Progress = Callable[[int, int], None]
-"""Told after each piece: rows so far, rows in all."""
+"""Called after each piece: rows so far, rows in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def adopt(
 
 
 def _check_zone(time_zone: str) -> None:
-    from ..exchange.importer import zone_named  # late: most of that room is not needed
+    from ..exchange.importer import zone_named  # imported late: adoptions are rare, and it is slow to import
 
     zone_named(time_zone)
 
@@ -307,7 +307,7 @@ class History:
         try:
             return append_of(self.stream)
         except BadInput as error:
-            error.add_note(f"so a row of {self.stream.name} says, after {len(self.stream.news)} that do not")
+            error.add_note(f"in one of the {len(self.stream.news)} new rows of {self.stream.name}")
             raise
 
     def done(self) -> None:
@@ -326,11 +326,11 @@ def difference(recorded: Recorded, row: Row) -> str | None:
     moved, claimed = recorded.event, recorded.meta.claimed_at
     place, other = f"move {recorded.version} of the ledger", f"the row with sort_key {row.sort_key}"
     if not isinstance(moved, Moved):
-        return f"{place} is no move of a machine, but {recorded.topic}"
+        return f"{place} is not a move of a machine but {recorded.topic}"
     if moved.to_state != row.to_state:
         return f"{place} led to {moved.to_state}, {other} to {row.to_state}"
     if dict(moved.metadata) != dict(frozen(dict(row.metadata))):
-        return f"{place} says other metadata than {other}"
+        return f"{place} has other metadata than {other}"
     if claimed is not None and claimed != row.at:
         return f"{place} was at {claimed.isoformat()}, {other} at {row.at and row.at.isoformat()}"
     return None

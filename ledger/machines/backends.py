@@ -25,7 +25,8 @@ from ..errors import (
     shown,
 )
 from ..log import read
-from ..log.append import Appended, append_of, send
+from ..log.append import Appended, append_of
+from ..log.appender import send
 from ..log.callbacks import CallbackTransaction, callback_transaction
 from ..log.conflict import conflict_of, in_transaction, transaction
 from ..log.join import SQL as JOIN
@@ -486,8 +487,8 @@ def checked_place(
     if isinstance(place, Ledger | Joined):
         return place
     raise BadInput(
-        "a machine is kept in a ledger, in `ledger.join(connection)`, or in memory (None), "
-        f"not in {shown(place)}"
+        "the place of a machine must be a ledger, `ledger.join(connection)`, or None for memory, "
+        f"not {shown(place)}"
     )
 
 

@@ -29,16 +29,16 @@ def _mark(
     kind: Kind, on: Sequence[Edge | Sequence[Edge]], from_: str | None, to: str | Sequence[str]
 ) -> Callable[[F], MarkedFunction[F]]:
     if callable(on):
-        raise InvalidCallback(f"write @{kind.value}() with brackets, and in them the moves that it is for")
+        raise InvalidCallback(f"write @{kind.value}(…) with parentheses, and give it its moves there")
     ends = several(to)
     if on and (from_ is not None or ends):
-        raise InvalidCallback("say the moves as From(…).To(…), or by from_ and to: not both")
+        raise InvalidCallback("give the moves as From(…).To(…) or by from_ and to, not both")
     moves: list[tuple[str | None, tuple[str, ...]]]
     moves = [(edge.from_state, (edge.to_state,)) for edge in _edges(on)] or [(from_, ends)]
 
     def take(function: F) -> MarkedFunction[F]:
         if isinstance(function, MarkedFunction):
-            raise InvalidCallback("a function is marked once: give that one mark all its moves")
+            raise InvalidCallback("a function can be marked only once: give all its moves to one mark")
         return MarkedFunction(kind, function, moves)
 
     return take
@@ -115,7 +115,7 @@ def definition_of_class(
     made = inherited
     for name, value in body.items():
         if name in taken and isinstance(value, State | MarkedFunction):
-            raise BadDefinition(f"{name} is a part of every machine: what you give that name needs another")
+            raise BadDefinition(f"every machine has a part named {name}: choose another name")
         if isinstance(value, State):
             made = made.with_state(value, initial=value.initial)
     made = made.with_edges(*_edges(body.get("table", ())))

@@ -206,7 +206,7 @@ class Definition:
         """Remove transitions: all from a state, all to some states, or those between them (S2-22)."""
         if from_state is None and not to_states:
             raise InvalidTransition(
-                "say from which state or to which states transitions are removed: both are empty"
+                "give from_state or to_states, whose transitions are removed: both are empty"
             )
         from_state, to_states = plain(from_state), several(to_states)
         for name in (*([from_state] if from_state is not None else []), *to_states):
@@ -325,6 +325,8 @@ def check_call(name: str, function: Callable[..., Any], is_guard: bool) -> None:
     try:
         inspect.signature(function).bind(*parts.split(","))
     except TypeError as error:
-        raise InvalidCallback(f"{name} is called with {parts}, and takes something else: {error}") from None
+        raise InvalidCallback(
+            f"{name} is called with {parts}, but its parameters do not fit: {error}"
+        ) from None
     except ValueError:
         pass

@@ -25,7 +25,8 @@ from ..domain.stream import Stream
 from ..domain.topics import TopicStatus
 from ..log import read
 from ..log.announce import announce_statuses_on
-from ..log.append import append_of, send
+from ..log.append import append_of
+from ..log.appender import send
 from ..log.ledger import Ledger
 from ..log.pool import Connection
 from ..log.retry import retry_conflicts
@@ -85,7 +86,7 @@ class MachineDefinition(Stream[DefinitionState, MachineDefined]):
 
     @staticmethod
     def evolve(state: DefinitionState, event: MachineDefined, at: datetime, /) -> DefinitionState:
-        """The last definition holds."""
+        """The last definition applies."""
         return DefinitionState(
             None, state.number + 1, event.initial_state, event.states, event.transitions, event.callbacks, at
         )

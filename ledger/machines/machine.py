@@ -67,7 +67,7 @@ class Machine:
         super().__init_subclass__(**kwargs)
         parents = [one for one in cls.__bases__ if issubclass(one, Machine)]
         if len(parents) > 1:
-            raise BadDefinition(f"{cls.__name__} has {len(parents)} machines as parents: a table has one")
+            raise BadDefinition(f"{cls.__name__} has {len(parents)} machines as parents: it can have one")
         inherited = set(parents[0].__mro__)
         added = [vars(one) for one in reversed(cls.__mro__) if one not in inherited]
         body = dict(ChainMap(*map(dict, reversed(added))))
@@ -314,9 +314,9 @@ class Machine:
         backend = self._backend
         record_move(stream, edge, metadata, backend.number(self.name, self.definition))
         calls = callbacks_of(self.definition, self.object, edge.from_state or None, edge.to_state)
-        self.reset()  # what comes of it is read, unless all went well
+        self.reset()  # after an error it is read anew
         transition = backend.record(stream, calls, **meta)
-        is_last = not calls.after and not calls.after_commit  # which may have moved it on
+        is_last = not calls.after and not calls.after_commit  # a callback may have moved it again
         if is_last and stream.version == transition.number and backend.is_alone:
             self._stream = stream
         return transition

@@ -18,7 +18,7 @@ from .move import NOTHING, Refusal, checked_metadata, decide, record_move
 from .transition import MachineStream
 
 PIECE: Final = 1000
-"""Moves an append, about: more are not faster, and followers of the log wait for the end of each."""
+"""About how many moves one append has: more are not faster, and followers of the log wait for its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def replay(
     done = Replayed()
     for piece in _pieces(machine, ledger, histories):
         while not _record(machine, ledger, piece, done, strict=strict):
-            pass  # somebody moved one of them just now: it is left the next time, so this ends
+            pass  # another writer moved one of them just now; the next try leaves it out, so this ends
     return done
 
 

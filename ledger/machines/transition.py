@@ -146,7 +146,7 @@ def checked_machine(name: Any) -> str:
         raise BadName("machine", name, "is the category of other streams of the ledger")
     topic = f"{name}.moved"
     if topic in KNOWN.events and not issubclass(KNOWN.events[topic], Moved):
-        raise BadName("machine", name, f"would record under the topic {topic}, which is another event's")
+        raise BadName("machine", name, f"would use the topic {topic}, which belongs to another event")
     return name
 
 

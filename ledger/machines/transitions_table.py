@@ -23,15 +23,15 @@ from ..log.sql import Statements
 SQL = Statements(__package__, "transitions_table")
 Connection = psycopg.Connection[Any]
 ROLES: Final = ("to_state", "sort_key", "most_recent", "created_at", "metadata", "from_state")
-"""What a column may say; all but the last two must be there, or be given up by naming no column."""
+"""The roles that a column may have. A table must have all but the last two, unless they are set to None."""
 NEEDED: Final = ("to_state", "sort_key")
 OPTIONAL: Final = ("metadata", "from_state")
 PASSED_OVER: Final = frozenset({"id", "updated_at"})
-"""Columns of that layout which say nothing of a move."""
+"""Columns of that layout that do not describe a move."""
 PAGE: Final = 2000
 """Rows that are fetched at once."""
 NAMED: Final = 20
-"""Faults that are named; the others are counted."""
+"""Maximum number of faults that are named; further ones are only counted."""
 _WHOLE = frozenset({"smallint", "integer", "bigint"})
 _NUMBERS = frozenset({"numeric", "real", "double precision"})
 _TIMES = frozenset({"timestamp with time zone", "timestamp without time zone", "date"})
@@ -183,7 +183,7 @@ def find_table(
     roles = _roles(table, types, columns)
     if not parents:
         raise BadInput(
-            f"say which column of {table} names the object that moves, such as --parent payment_id"
+            f"name the column of {table} that identifies the object that moves, such as --parent payment_id"
         )
     for name in parents:
         _check_column(table, name, types)
@@ -200,8 +200,8 @@ def _catalog(connection: Connection, table: str) -> tuple[sql.Identifier, dict[s
         rows = []
     if not rows:
         raise BadInput(
-            f"there is no table {shown(table)} in this database that its search_path finds: "
-            'write it as in SQL, such as billing.payment_transitions or "PaymentTransitions"'
+            f"this database has no table {shown(table)} in its search_path: "
+            'write the name as in SQL, such as billing.payment_transitions or "PaymentTransitions"'
         )
     return sql.Identifier(*rows[0]), dict(_run(connection, "columns", {}, {"table": table}))
 
@@ -210,14 +210,12 @@ def _roles(table: str, types: Mapping[str, str], columns: Mapping[str, str | Non
     """The column of each role that the table has. Raises BadInput."""
     for role in columns:
         if role not in ROLES:
-            raise BadInput(
-                f"{shown(role)} is nothing that a column says; what they say is {', '.join(ROLES)}"
-            )
+            raise BadInput(f"{shown(role)} is not the role of a column: the roles are {', '.join(ROLES)}")
     roles = {}
     for role in ROLES:
         name = columns.get(role, role)
         if not name and role in NEEDED:
-            raise BadInput(f"there is no history without a {role}: name its column")
+            raise BadInput(f"a history needs a {role}: name its column")
         if not name or (role in OPTIONAL and role not in columns and role not in types):
             continue
         _check_column(table, name, types, role)

@@ -68,9 +68,8 @@ SELECT a.attname::text, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), N
 SELECT count(*) FROM {table};
 
 -- name: faults
--- Rows that cannot become a history, or that contradict each other: which parent, which sort_key, what is wrong; and
--- how many
--- there are in all.
+-- Rows that cannot become a history, or that contradict each other: which parent, which sort_key, what is wrong; and how
+-- many there are in all.
 WITH said AS (
     SELECT ARRAY[{texts}] AS parent, num_nulls({parents}) > 0 AS is_orphan, {sort_key}::text AS sort_key,
            {to_state}::text AS to_state, {from_state} AS from_state, {recent} AS recent, {at} AS at,
@@ -99,7 +98,7 @@ SELECT parent, sort_key, fault, count(*) OVER ()
  ORDER BY parent, sort_key LIMIT %(limit)s;
 
 -- name: rows
--- The rows that a history can be made of, parent by parent, each in the order of its sort_key and not of its times.
+-- The rows that can become a history, parent by parent, each in the order of its sort_key, whatever its times.
 SELECT {to_state}::text, CASE WHEN {at} BETWEEN {first} AND {last} THEN {at} END, {from_state}, {metadata}, {further},
        {sort_key}::text, {keys}
   FROM {table} t

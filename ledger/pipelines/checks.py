@@ -48,9 +48,9 @@ def check(pipeline: Any) -> None:
 def _wrong(pipeline: Any) -> Iterator[str]:
     yield from _wrong_name("the name of a pipeline", pipeline.name)
     if isinstance(pipeline.name, str) and len(pipeline.name) > LONGEST_NAME:
-        yield f"the name of a pipeline has at most {LONGEST_NAME} characters, because it names tables"
+        yield f"the name of a pipeline may have at most {LONGEST_NAME} characters, because it names tables"
     if not pipeline.levels:
-        yield f"{pipeline.name}: a pipeline has one level at least, the project's"
+        yield f"{pipeline.name}: a pipeline needs at least one level, the project's"
     names = [level.name for level in pipeline.levels]
     for level in pipeline.levels:
         yield from _wrong_name(f"{pipeline.name}: the name of a level", level.name)
@@ -61,7 +61,7 @@ def _wrong(pipeline: Any) -> Iterator[str]:
     for name in totals:
         yield from _wrong_name(f"{pipeline.name}: the total", name)
         if totals.count(name) > 1:
-            yield f"{pipeline.name}: two levels have the total {name}; each has its own"
+            yield f"{pipeline.name}: two levels have the total {name}; give each its own"
     for depth, level in enumerate(pipeline.levels):
         for find in (_wrong_own, _wrong_place, _wrong_flags, _wrong_fields, _wrong_topics):
             for wrong in find(pipeline, depth, level):
@@ -84,10 +84,10 @@ def _wrong_place(pipeline: Any, depth: int, level: Any) -> Iterator[str]:
     if depth == 0 and (level.total or level.parent_of or level.default is not None):
         yield "the project has nothing above it, so it has no total, no default and no parent_of"
     if level.parent_of is not None and (depth != 2 or level.total is None):
-        yield "ids that count through the project (parent_of) need a total, and a level two below the project"
+        yield "only the second level below the project can have parent_of, and it needs a total"
     if depth + 1 == len(pipeline.levels):
         if level.ready or level.every:
-            yield "it is the last level, and so has no children that could be ready or counted"
+            yield "it is the last level, so it has no children that could be ready or counted"
         return
     below = pipeline.levels[depth + 1]
     if level.ready and below.total is None:
@@ -96,7 +96,7 @@ def _wrong_place(pipeline: Any, depth: int, level: Any) -> Iterator[str]:
     wanted = [level.ready.flag] if level.ready and level.ready.flag else []
     for quality in [*wanted, *(every.quality for every in level.every)]:
         if quality not in qualities:
-            yield f"{shown(quality)} is nothing that a {below.name} can be: {', '.join(sorted(qualities))}"
+            yield f"a {below.name} has no quality {shown(quality)}: it has {', '.join(sorted(qualities))}"
 
 
 def _wrong_flags(pipeline: Any, depth: int, level: Any) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _wrong_flags(pipeline: Any, depth: int, level: Any) -> Iterator[str]:
         if not isinstance(flag.name, str) or not _NAME.match(flag.name):
             yield f"flag {flag.name!r} must be lower-case letters, digits and '_', because it names a topic"
         if flag.name in WORDS or flag.name in {*Status}:
-            yield f"no flag may be named {flag.name}, which is a fact or a status of every item"
+            yield f"a flag cannot be named {flag.name}, because every item has a fact or status of that name"
         if flag.name in direct:
             yield f"two flags are named {flag.name}"
         if not isinstance(flag.clears, tuple):
@@ -128,9 +128,9 @@ def _wrong_fields(pipeline: Any, depth: int, level: Any) -> Iterator[str]:
     taken = _INSTANCE.union(dir(Item), dir(OpenItem), {*dir(level.base)} - own, ids, methods)
     for name in [*named, *own]:
         if name in ours:
-            yield f"it cannot declare {name}, which every item has already"
+            yield f"it cannot declare {name}: every item has that already"
         elif name in taken or (f"set_{name}" in taken and name in flags):
-            yield f"a field cannot be named {name}, which is a name of every open item"
+            yield f"a field cannot be named {name}: every open item has that name already"
         if named.count(name) > 1 or (name in named and name in own):
             yield f"two of its fields are named {name}"
 
@@ -148,23 +148,23 @@ def _wrong_own(pipeline: Any, depth: int, level: Any) -> Iterator[str]:
     for field in dataclasses.fields(level.state):
         if field.name in ours:
             if field.type != ours[field.name]:
-                yield f"{level.state.__name__} cannot declare {field.name}, which every item has already"
+                yield f"{level.state.__name__} cannot declare {field.name}: every item has that already"
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             yield f"{field.name} of {level.state.__name__} needs a default; only the ids have none"
         elif level.base.evolve is OpenItem.evolve:
-            how = "make it a Flag or a Total, or give the level a fact and a base with an evolve of its own"
-            yield f"{field.name} of {level.state.__name__} would be set by no fact: {how}"
+            how = "make it a Flag or a Total, or give the level a fact and a base with its own evolve"
+            yield f"no fact would set {field.name} of {level.state.__name__}: {how}"
     yield from _mutable(level.state)
 
 
 def _mutable(state: type[Item]) -> Iterator[str]:
     for field in dataclasses.fields(state):
         if field.default_factory is not dataclasses.MISSING and isinstance(field.default_factory(), _MUTABLE):
-            yield f"{field.name} of {state.__name__} starts as what can be changed; use () or FrozenDict()"
+            yield f"the default of {field.name} of {state.__name__} is mutable; use () or FrozenDict()"
         for word in _WORD.findall(_spelled(field.type)):
             if word in _CHANGEABLE:
                 yield (
-                    f"{field.name} of {state.__name__} holds a {word}, which could be changed without a "
+                    f"{field.name} of {state.__name__} holds a {word}, which can be changed without a "
                     "fact; use a tuple, a frozenset or a Mapping"
                 )
 
@@ -182,6 +182,6 @@ def _wrong_topics(pipeline: Any, depth: int, level: Any) -> Iterator[str]:
             owner = KNOWN.events[topic].__qualname__
             again = KNOWN.events[topic].__module__ == pipeline.module
             hint = "a pipeline is declared once in a process" if again else "choose another name"
-            yield f"the topic {topic!r} is that of {owner} already; {hint}"
+            yield f"the topic {topic!r} belongs to {owner} already; {hint}"
         if hasattr(sys.modules[pipeline.module], title := title_of(category, name)):
-            yield f"the class of the fact {topic!r} is called {title}, but {pipeline.module} has one already"
+            yield f"the fact {topic!r} needs a class {title}, but {pipeline.module} has that name already"

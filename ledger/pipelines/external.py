@@ -76,7 +76,7 @@ def external_event(
     topic, ident = _subject(fact, ident)
     if not external_names(topic):
         raise BadInput(
-            f"{topic!r} has no name outside; those that have: {', '.join(sorted(all_external_names()))}"
+            f"{topic!r} has no external name; topics that have one: {', '.join(sorted(all_external_names()))}"
         )
     project = f"{PIPELINES[topic.partition('.')[0]].outside}.project"
     for what, given in (("extra_resource", extra_resource), ("resource_defaults", resource_defaults)):
@@ -118,7 +118,7 @@ def ident_of_stream(stream: str) -> Ident:
     category, parts = split_name(stream)
     level = _level(category)
     if level is None or not parts:
-        raise BadInput(f"{stream!r} is no stream of a project's item; its category is {category!r}")
+        raise BadInput(f"{stream!r} is not the stream of a project's item: its category is {category!r}")
     return level.IDENT(*level.key_of(parts))  # type: ignore[arg-type]
 
 
@@ -134,13 +134,15 @@ def _subject(fact: Recorded | str, ident: Ident | None) -> tuple[str, Ident]:
     if isinstance(fact, Recorded):
         found = ident_of_stream(fact.stream)
         if ident is not None and (type(ident) is not type(found) or ident.key != found.key):
-            raise BadInput(f"{ident} is not who {fact.stream!r} is about, which is {found}")
+            raise BadInput(f"{fact.stream!r} is about {found}, not about {ident}")
         return fact.topic, ident or found
     if ident is None:
-        raise BadInput(f"{fact!r} alone does not say who it is about; give an ident, or a recorded event")
+        raise BadInput(
+            f"{fact!r} alone does not tell which item it is about: give an ident, or a recorded event"
+        )
     level = _level(fact.rpartition(".")[0])
     if level is not None and type(ident) is not level.IDENT:
-        raise BadInput(f"{fact!r} is about a {level.IDENT.__name__}; {ident} is a {type(ident).__name__}")
+        raise BadInput(f"{fact!r} needs a {level.IDENT.__name__}; {ident} is a {type(ident).__name__}")
     return fact, ident
 
 

@@ -101,7 +101,7 @@ class Reset(ItemFact):
 
 
 class Entered(ItemFact):
-    """A worker began the work that a flag stands for, and claimed it (spec S0-63).
+    """A worker claimed and began the work that leads to a flag (spec S0-63).
 
     claimant, token: as of Started.
     """
@@ -165,7 +165,7 @@ def facts_of(level: str, flags: Iterable[str], *, project: bool, module: str) ->
     """
     flags = tuple(flags)
     if wrong := sorted(set(flags) & set(_SHAPES)):
-        raise TypeError(f"{level}: no flag may be named {' or '.join(wrong)}, which is a fact of every item")
+        raise TypeError(f"{level}: a flag cannot be named {' or '.join(wrong)}: every item has such a fact")
     shapes = dict(_SHAPES)
     if project:
         shapes["created"] = (ProjectCreated, Status.PENDING)

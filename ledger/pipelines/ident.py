@@ -69,7 +69,9 @@ class Ident:
             if not isinstance(given, cls):
                 raise BadInput(f"{given} is a {type(given).__name__}; a {cls.__name__} is needed here")
             if ids:
-                raise BadInput(f"{given} says it all: give an ident, or a project's name with ids, not both")
+                raise BadInput(
+                    f"{given} is a whole ident: give an ident, or a project's name with ids, not both"
+                )
             return given if type(given) is cls else cls(*(getattr(given, name) for name in cls.fields()))
         if missing := [name for name in cls.fields()[1:] if name not in ids]:
             raise BadInput(
@@ -112,7 +114,7 @@ def parse_run_name(text: str) -> dict[str, str | int]:
     or not. If a key occurs twice, the later token counts. Raises BadInput for a value that is not text.
     """
     if not _is_text(text):
-        raise BadInput(f"a run's name is text, not {shown(text)}")
+        raise BadInput(f"a run's name must be text, not {shown(text)}")
     return {found["key"]: _value(found) for found in _TOKEN.finditer(text)}
 
 
@@ -130,7 +132,7 @@ def ident_of(kind: type[K], given: str | Mapping[str, Any]) -> K:
     fields = given if isinstance(given, Mapping) else parse_run_name(given)
     if missing := missing_required_fields(fields, kind.fields()):
         needed = f"{' and '.join(missing)} must be given, such as {_sample(kind)}"
-        raise BadInput(f"{shown(given)} names no {kind.__name__}: {needed}")
+        raise BadInput(f"{shown(given)} does not name a {kind.__name__}: {needed}")
     parts: dict[str, Any] = {name: fields[name] for name in kind.fields()}
     return kind(**parts)
 

@@ -123,13 +123,13 @@ def _form_of(function: Callable[..., Any], ident: str) -> Signature:
     for kind in (iscoroutinefunction, isasyncgenfunction, isgeneratorfunction):
         if kind(function):
             raise BadInput(
-                f"{function!r} returns before its work is done; a milestone guards a plain function"
+                f"{function!r} returns before its work is done: a milestone needs a plain function"
             )
     form = signature(function)
     if ident not in form.parameters and not any(
         p.kind is Parameter.VAR_KEYWORD for p in form.parameters.values()
     ):
-        raise BadInput(f"{function!r} has no argument {ident!r}; name the one that holds the ident")
+        raise BadInput(f"{function!r} has no argument {ident!r}: name the argument that holds the ident")
     return form
 
 

@@ -42,7 +42,7 @@ def logical_slice(source_slice_id: int, slice_offset: int = 0) -> int:
         raise BadName("slice_offset", slice_offset, "must be an integer")
     logical = source_slice_id + slice_offset
     if logical < 1:
-        wrong = f"makes slice {logical} of source slice {source_slice_id}; slices count from 1"
+        wrong = f"maps source slice {source_slice_id} to slice {logical}; slices count from 1"
         raise BadName("slice_offset", slice_offset, wrong)
     return logical
 

@@ -5,11 +5,11 @@ Stages: whether work on an item may begin, who has it then, and how it ends (spe
         if not entry.skipped:
             process(strip_id)
 
-A flow stage is the processing of an item; a milestone stage is the work that one flag of it stands for. The
+A flow stage is the processing of an item; a milestone stage is the work that leads to one flag of it. The
 decision is made on the state that the append is checked against: of all workers that claim an item at once,
-one starts, and the others decide again and skip (W0-07). A skip records nothing. The end is
-fenced: `complete_stage` and `fail_stage` raise ClaimLost, and change nothing, where the work was taken over,
-ended or undone meanwhile.
+one starts, and the others decide again and skip (W0-07). A skip records nothing. The end is fenced:
+`complete_stage` and `fail_stage` raise ClaimLost, and change nothing, if the work was taken over, ended or
+undone meanwhile.
 
 A worker that is killed leaves the item running. The next attempt of its job takes the work over, and any
 worker does once the job is over. For work without a job, a forced rerun or `mark_pending()`, for a milestone
@@ -156,8 +156,8 @@ def milestone_decision(
     """Whether to do the work of a milestone with this flag (spec S0-63); under_way: it was entered already.
 
     Reset the flag, with its cascade, if and only if this is not `skipped`: guards that take a `reset` call it
-    in exactly these cases. A milestone under way is treated as a running flow
-    stage is; with `skip_if_running=False` the flag alone decides.
+    in exactly these cases. A milestone under way is treated like a running flow stage; with
+    `skip_if_running=False` the flag alone decides.
     """
     if flag or (under_way and skip_if_running):
         return RunDecision.RESTARTED if force_rerun else RunDecision.SKIPPED
@@ -206,10 +206,10 @@ def claim_milestone(
 
 # Work that a job or batch began and left: whether the claim under which it began is over.
 #
-# It is over for the next attempt of the same job, which has a greater token, and for a batch of a later
-# round, because the batches of the round before are cancelled. For others it is over when the job or batch
-# has ended: until then a later attempt may take its work. A job of another ledger never counts as over here,
-# and work that no job began stays with its worker.
+# For the next attempt of the same job it is over, because that has a greater token; for a batch of a later
+# round too, because the batches of the earlier round are cancelled. For others it is over when the job or
+# batch has ended: until then a later attempt may take its work. A job of another ledger never counts as over
+# here, and work that no job began stays with its worker.
 
 BATCH: Final = "batch"
 """The category of batches, as in `ledger.jobs`, which is imported only where a job is read."""
@@ -229,7 +229,7 @@ def left_behind(item: OpenItem[Any], milestone: str | None) -> Claimant | None:
     if mine is not None and order is not None:
         theirs, ours = order
         if ours < theirs:
-            raise WorkStopped(mine.stream, f"a later attempt of it works on {item.name}")
+            raise WorkStopped(mine.stream, f"a later attempt of this job works on {item.name}")
         return held if theirs < ours else None
     return held if item.tree is not None and _is_over(item.tree.ledger, held) else None
 
@@ -365,8 +365,8 @@ def give_up(where: Where, entry: Entry, error: BaseException, timeout_seconds: f
     except ClaimLost as lost:
         _log.warning("%s", lost)
     except Exception as trouble:
-        error.add_note(f"{entry.ident}: that {entry} failed could not be recorded: {trouble}")
-        _log.exception("%s: that %s failed could not be recorded", entry.ident, entry)
+        error.add_note(f"{entry.ident}: the failure of {entry} could not be recorded: {trouble}")
+        _log.exception("%s: the failure of %s could not be recorded", entry.ident, entry)
 
 
 def reason_of(error: BaseException) -> str:
@@ -393,7 +393,7 @@ def _entered(
     entry = replace(entry, ident=ident)  # with the caller's spelling of the project
     stage = entry.milestone or "processing"
     if entry.left_by is not None:
-        _log.warning("%s: %s is taken over: %s left it, its claim is over", ident, stage, entry.left_by)
+        _log.warning("%s: %s is taken over from %s, whose claim is over", ident, stage, entry.left_by)
     elif entry.takes_over and entry.decision is RunDecision.RESTARTED:
         _log.warning("%s: %s is under way and was forced to restart; work may be done twice", ident, stage)
     else:

@@ -25,7 +25,8 @@ from eventsourcing.persistence import (
 )
 
 from ..errors import StreamConflict
-from ..log.append import Append, Appended, send
+from ..log.append import Append, Appended
+from ..log.appender import send
 from ..log.cursor import Checkpoint
 from ..log.pool import Connection
 from ..log.read import SQL as READ

@@ -1,4 +1,4 @@
-"""Chains: what caused an event, across streams, and what else it or the same request caused."""
+"""Chains: what caused an event, across streams, and what else that event or the same request caused."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _tree(events: Mapping[int, Recorded], causes: Mapping[int, int | None]) -> I
     for position in sorted(events):  # the rest is a circle, or below one
         if position not in seen:
             start = _on_circle(position, parents)
-            note = f"a circle: its cause, position {parents[start]}, came of it"
+            note = f"a circle: its cause, position {parents[start]}, was caused by it"
             yield from _walk([(start, note)], events, parents, children, seen)
 
 

@@ -36,13 +36,13 @@ class Moment:
 
     def __post_init__(self) -> None:
         if sum(part is not None for part in (self.version, self.position, self.time)) > 1:
-            raise BadInput("a moment is a version, a position or a time, not two of them")
+            raise BadInput("a moment is only one of version, position and time")
         if min(self.version or 0, self.position or 0) < 0:
-            raise BadInput("a version or a position is 0 or more")
+            raise BadInput("a version or a position must be 0 or more")
         if max(self.version or 0, self.position or 0) >= 2**63:
-            raise BadInput("a version or a position is below 2**63")
+            raise BadInput("a version or a position must be below 2**63")
         if self.time is not None and self.time.utcoffset() is None:
-            raise BadInput("a time of a moment must be aware, with its offset from UTC")
+            raise BadInput("the time of a moment must have its offset from UTC")
 
     @classmethod
     def parse(cls, text: str, *, zone: tzinfo | None = None) -> Moment:
@@ -85,19 +85,19 @@ def parse_time(text: str, *, zone: tzinfo | None = None, now: datetime | None = 
             return now - _span(ago[1] or "")
         return _aware(_read(text.strip(), now.astimezone(zone)), zone)
     except (ValueError, OverflowError, OSError):
-        raise BadInput(f"{text!r} is no moment: give {HOW}") from None
+        raise BadInput(f"{text!r} is not a moment: give {HOW}") from None
 
 
 def parse_span(text: str) -> timedelta:
     """The time span in a text such as `90m` or `1d12h`. Raises BadInput."""
     if not re.fullmatch(rf"(?:{_SPAN.pattern})+", text):
         raise BadInput(
-            f"{text!r} is no span of time: give weeks, days, hours, minutes, seconds, such as 1d12h"
+            f"{text!r} is not a span of time: give weeks, days, hours, minutes, seconds, such as 1d12h"
         )
     try:
         return _span(text)
     except OverflowError:
-        raise BadInput(f"{text!r} is longer than any log") from None
+        raise BadInput(f"{text!r} is too long for a span of time") from None
 
 
 def _span(text: str) -> timedelta:
@@ -135,7 +135,7 @@ def as_of(ledger: Ledger, moment: Moment = NOW, *, stream: str | None = None) ->
         position, beyond = _of_time(ledger, moment.time, bound)
     version = None if stream is None else ledger.version_at(stream, position)
     if stream is not None and not version:
-        ledger.read(stream, limit=1)  # it begins later, or was never there
+        ledger.read(stream, limit=1)  # the stream begins later, or does not exist
     return AsOf(position, moment.time, beyond, stream, version)
 
 
@@ -147,7 +147,7 @@ def _of_time(ledger: Ledger, at: datetime, bound: int) -> tuple[int, bool]:
 
 def _of_version(ledger: Ledger, version: int, stream: str | None) -> AsOf:
     if stream is None:
-        raise BadInput("a version is of one stream: name the stream, or ask for a position or a time")
+        raise BadInput("a version belongs to one stream: name the stream, or give a position or a time")
     if version == 0:  # before its first event
         (first,) = ledger.read(stream, limit=1)
         return AsOf(first.position - 1, stream=stream, version=0)

@@ -149,7 +149,7 @@ def _range(question: Question) -> dict[str, str | None]:
     """The streams of a question as a range of names: `low` itself, and all from `below` to before `high`."""
     match question:
         case Question(category=str(), stream=str()):
-            raise BadInput("ask for a category or for a stream, not for both")
+            raise BadInput("give a category or a stream, not both")
         case Question(stream=str(name)):
             return {"low": checked(name), "below": None, "high": f"{name}\x01"}
         case Question(category=str(name)):  # 0 is the character after /
@@ -161,11 +161,11 @@ def _range(question: Question) -> dict[str, str | None]:
 def _end(ledger: Ledger, question: Question) -> tuple[AsOf, datetime | None]:
     """What the moment means, and the time up to which stays that are open count."""
     if question.moment.version is not None:
-        raise BadInput("a version is of one stream: ask for a position or a time")
+        raise BadInput("a version belongs to one stream: give a position or a time")
     if question.axis is Axis.CLAIMED:
         return _end_of_claimed(ledger, question)
     if question.upto is not None:
-        raise BadInput("`upto` is for the claimed axis; on the recorded one ask for a position")
+        raise BadInput("`upto` is for the claimed axis; on the recorded axis give a position")
     found = as_of(ledger, question.moment)
     ((last, now),) = ledger.query(SQL.end_of_recorded, position=found.position)
     if question.moment.position is not None:

@@ -1,5 +1,5 @@
 """
-What drives views. In the order in which to read it:
+The engine of views. In the order in which to read it:
 
     view.py       what a view is
     copies.py     the tables of a view, of which there are several copies, and what readers see

@@ -30,8 +30,8 @@ SQL = Statements(__package__, "apply", "copies")
 
 
 SMALL: Final = 2000
-"""Events in a batch up to which a statement is planned once for all batches. Such a plan expects few events:
-of 50,000 it joined each with each, and a rebuild of a million took five times as long."""
+"""Up to so many events in a batch, a statement is planned once for all batches. Such a plan expects few
+events: with 50,000 it joined each with each, and a rebuild of a million took five times as long."""
 
 MOST_PARKED: Final = 1000
 """Maximum parked streams of one copy. With more, the view is at fault, not the events."""
@@ -122,7 +122,7 @@ class Applier:
         """Execute a statement of the view; returns its rows, if any."""
         if taken := sorted(values.keys() & statement.parameters.keys()):
             raise ViewFailed(
-                self.view.name, f"the parameter %({taken[0]})s is the engine's: name it otherwise"
+                self.view.name, f"the parameter name {taken[0]!r} is used by the engine: choose another name"
             )
         text = self._text(statement)
         cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
@@ -146,7 +146,7 @@ class Applier:
             raise BadEvent(_message_of(error)) from error
         if made is None or not all(isinstance(statement, Statement) for statement in statements):
             raise ViewFailed(
-                self.view.name, "apply must return Statements: a list, empty where there is nothing to do"
+                self.view.name, "apply must return Statements, an empty list if there is nothing to do"
             )
         return statements
 
@@ -216,7 +216,7 @@ class Applier:
         ((parked,),) = self._send(SQL.parked_in, copy=self.number)
         if parked >= MOST_PARKED:
             raise ViewFailed(
-                self.view.name, f"{parked} streams are parked, and the next fails too: {_message_of(error)}"
+                self.view.name, f"{parked} streams are parked, and another one fails: {_message_of(error)}"
             ) from error
         self._send(
             SQL.park_event, copy=self.number, stream=stream, position=position, error=_message_of(error)
@@ -234,7 +234,7 @@ def view_errors(view: View) -> Iterator[None]:
     try:
         yield
     except psycopg.errors.PipelineAborted as error:
-        raise ServerUnavailable(f"the statements before were refused ({error})") from error
+        raise ServerUnavailable(f"earlier statements were refused ({error})") from error
     except psycopg.Error as error:
         state = error.sqlstate or ""
         if state == "LG007":

@@ -107,8 +107,8 @@ def _refuse_parked(copies: Copies, view: View, number: int) -> None:
     ((parked,),) = copies.run(SQL.parked_in, view=view.name, copy=number)
     if parked:
         raise Refused(
-            f"view {view.name} leaves out {parked} parked streams, and an append cannot: "
-            f"retry them, or run `pledger rebuild {view.name}`, and attach it then"
+            f"view {view.name} has {parked} parked streams, which appends cannot leave out: "
+            f"retry them, or run `pledger rebuild {view.name}`, then attach the view"
         )
 
 
@@ -125,7 +125,7 @@ def _outlive_writers(copies: Copies, view: str, deadline: float) -> None:
         if not set(before) & set(now):
             return
         if time.monotonic() > deadline:
-            raise LedgerBusy(f"view {view}: an append is held open all the time; see `pledger doctor`")
+            raise LedgerBusy(f"view {view}: an append stays open; see `pledger doctor`, and try again")
         time.sleep(pause)
         pause = min(0.25, pause * 2)
 
@@ -153,7 +153,7 @@ def _as_owner(ledger: Ledger) -> Iterator[Copies]:
                 copies.run(SQL.act_as_owner)
         except NoPermission as error:
             raise NoPermission(
-                f"only the ledger's owner says what appends do: let a member of {ledger.schema}_owner "
-                "attach and detach views"
+                f"only a member of {ledger.schema}_owner may attach and detach views, because that changes "
+                "what appends do"
             ) from error
         yield copies

@@ -45,8 +45,8 @@ class Background(ABC):
         if self._failure is not None:
             if error is None:
                 raise self._failure
-            if error is not self._failure:  # it is, where `wait_until` raised it
-                error.add_note(f"The {self.title} had failed too: {self._failure}")
+            if error is not self._failure:  # `wait_until` raised it already
+                error.add_note(f"The {self.title} had failed as well: {self._failure}")
 
     def wait_until(self, done: Callable[[], bool], seconds: float) -> bool:
         """Whether `done` holds within the time; asked whenever `moved` is notified. Raises the failure."""
@@ -58,7 +58,7 @@ class Background(ABC):
 
     def runs_already(self) -> BadInput:
         """The error where it is run a second time."""
-        return BadInput(f"{self.title} runs already; make another object for a second one")
+        return BadInput(f"{self.title} is running already: make another object to run a second one")
 
     def _in_thread(self) -> None:
         try:

@@ -78,7 +78,7 @@ class ViewCheck:
         self, table: str, key: str, old: dict[str, Any] | None, new: dict[str, Any] | None
     ) -> Difference:
         row = new or old or {}
-        says = "differs" if old and new else "is missing" if new else "is there, and no event says so"
+        says = "differs" if old and new else "is missing" if new else "exists without an event"
         fields = bounded(list(fields_between(old, new))) if old and new else ()
         return Difference(
             Kind.VIEW, key, row.get("version"), f"the row in {table} {says}", fields,

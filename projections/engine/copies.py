@@ -26,7 +26,7 @@ SQL = Statements(__package__, "copies")
 
 Connection = psycopg.Connection[Any]
 SHORT_MS: Final = 200
-"""How long a deferrable change waits for a lock: readers that come after it wait too."""
+"""How long a change that can be deferred waits for a lock: later readers wait too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ class Feed:
         """
         given = sorted({event.position: event for event in events}.items())
         if given and after is not None and given[0][0] <= after:
-            raise BadInput(f"event {given[0][0]} is not after position {after}, after which all shall be")
+            raise BadInput(f"event {given[0][0]} is not after position {after}, as all given events must be")
         try:
             copies = self._connected()
             if after is not None and (at := self._live(copies).position) < after:
@@ -141,7 +141,9 @@ class Feed:
         with view_errors(self.view):
             copy = copies.followed(self.view)
         if copy.inline:
-            raise BadInput(f"view {self.view.name} is kept by the appends: `pledger views detach` it first")
+            raise BadInput(
+                f"appends keep the view {self.view.name}: run `pledger views detach {self.view.name}` first"
+            )
         return copy
 
     def _check_history(self, copies: Copies, events: list[Recorded]) -> None:

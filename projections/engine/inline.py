@@ -34,7 +34,7 @@ SQL = Statements(__package__, "inline", "copies")
 HOLD_MS: Final = (100, 200, 400, 600)
 """How long one try waits for the lock of a view: appends wait behind a waiting try."""
 WORK_MS: Final = 500
-"""How long to wait for any other lock while it is held."""
+"""How long to wait for any other lock while that one is held."""
 MOST: Final = 20_000
 """Maximum events that are applied while appends wait, or that may be beyond the bound."""
 
@@ -57,7 +57,7 @@ def locked_view(copies: Copies, view: str, timeout: float = 60.0) -> Iterator[bo
                 return
         if time.monotonic() > deadline:
             raise LedgerBusy(
-                f"view {view}: an append or a projector held it all the time; see `pledger doctor`"
+                f"view {view} stays locked by an append or a projector; see `pledger doctor`, and try again"
             )
         time.sleep(hold_ms / 1000)  # for the appends that waited
 
@@ -78,13 +78,13 @@ def apply_visible(copies: Copies, view: View, number: int, bound: int) -> None:
         applier = Applier(copies, view, copy)
         applier.live = False
         applier.apply(after, last, 0)
-    _stand(copies, view.name, number, after, bound)
+    _set_position(copies, view.name, number, after, bound)
 
 
 def record_position(copies: Copies, view: str, number: int, bound: int) -> None:
     """Record the position of the copy that appends kept; in `locked_view`. Raises as `apply_visible`."""
     ((after, _),) = copies.run(SQL.stands_at, view=view, copy=number)
-    _stand(copies, view, number, after, bound)
+    _set_position(copies, view, number, after, bound)
 
 
 def learn(copies: Copies, view: View) -> int:
@@ -150,7 +150,7 @@ def try_effect(copies: Copies, view: View) -> None:
             _execute(copies, SQL.call_keeper, view)
     except psycopg.Error as error:
         message = error.diag.message_primary or str(error)
-        raise ViewFailed(view.name, f"{message}, when an append does it") from error
+        raise ViewFailed(view.name, f"{message}, when an append runs it") from error
 
 
 def routine(view: str) -> str:
@@ -171,11 +171,11 @@ def routine_with_schema(schema: str, view: str) -> str:
 def check(view: View) -> None:
     """Refuse a view that no append can keep. Raises BadInput."""
     if not view.is_sql:
-        raise BadInput(f"view {view.name} needs Python for its batches: an append cannot keep it")
+        raise BadInput(f"appends cannot keep view {view.name}: it needs Python for its batches")
     if not view.inline:
         raise BadInput(
-            f"view {view.name} does not say `inline = True`: only a view whose statements give the same in "
-            "any order of appends can be kept by them"
+            f"appends cannot keep view {view.name}: it does not declare `inline = True`, that its statements "
+            "give the same result in any order of appends"
         )
 
 
@@ -202,7 +202,7 @@ def _inline_of(copies: Copies, view: str) -> tuple[bool, int | None]:
     return inline, live
 
 
-def _stand(copies: Copies, view: str, number: int, after: int, bound: int) -> None:
+def _set_position(copies: Copies, view: str, number: int, after: int, bound: int) -> None:
     ((_, beyond),) = copies.run(SQL.visible_after, after=bound)
     _check_size(view, beyond)
     copies.run(SQL.stand, view=view, copy=number, after=after, bound=bound)
@@ -211,8 +211,8 @@ def _stand(copies: Copies, view: str, number: int, after: int, bound: int) -> No
 def _check_size(view: str, many: int) -> None:
     if many > MOST:
         raise LedgerBusy(
-            f"view {view}: {many} events would have to be taken in while appends wait, or an open append "
-            "holds back as many; follow the log closer with a projector, see `pledger doctor`, and try again"
+            f"view {view}: {many} events are not applied yet, too many to apply while appends wait: run a "
+            "projector until it has caught up, see `pledger doctor` for appends that stay open, and try again"
         )
 
 
@@ -235,9 +235,7 @@ def _texts(copies: Copies, view: View, number: int, batch: sql.Composed) -> list
         with psycopg.ClientCursor(copies.connection) as cursor:
             return [cursor.mogrify(filled(text, names), {}) for text in view.statements]
     except (psycopg.ProgrammingError, KeyError) as error:
-        raise BadInput(
-            f"view {view.name} has a statement with parameters: an append cannot keep it"
-        ) from error
+        raise BadInput(f"appends cannot keep view {view.name}: it has a statement with parameters") from error
 
 
 def _lines(texts: list[str]) -> sql.Composable:

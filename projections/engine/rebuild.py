@@ -72,7 +72,7 @@ class Rebuilt:
 BATCH: Final = 50_000
 """Events that are applied at once."""
 GIVEN_WAY: Final = 6.0
-"""While others append, a rebuild pauses this many times as long as it works."""
+"""While others append, a rebuild pauses so many times as long as it works."""
 LONGEST_PAUSE: Final = 2.0
 """Seconds."""
 
@@ -128,7 +128,7 @@ def roll_back(ledger: Ledger, view: View) -> Rebuilt:
     with open_copies(ledger) as copies, _only_builder(copies, view):
         kept = copies.kept(view)
         if kept is None:
-            raise BadInput(f"of view {view.name} no earlier copy is kept: there is nothing to go back to")
+            raise BadInput(f"view {view.name} has no earlier copy to go back to")
         if kept.definition != view.definition:
             raise DefinitionChanged(view.name, kept.number)
         if missing := copies.missing(view, kept.number):
@@ -375,7 +375,7 @@ def locked_live(ledger: Ledger, view: View, live: Copy) -> Iterator[LockedCopy]:
                     yield LockedCopy(copies, bound)
                     return
             time.sleep(min(1.0, 0.05 * 2**attempt))
-    raise LedgerBusy(f"view {view.name} was held by others for too long; run the rebuild again: it goes on")
+    raise LedgerBusy(f"view {view.name} stays locked by others; run the rebuild again, and it continues")
 
 
 def _lock(copies: Copies, view: View, live: Copy) -> bool:

@@ -40,8 +40,8 @@ def refold(copies: Copies, view: View, number: int, *, prefix: str = "", categor
     """
     if not view.forget:
         raise BadInput(
-            f"view {view.name} sums over streams: a part of it cannot be rebuilt, "
-            f"`pledger rebuild {view.name}` can"
+            f"view {view.name} sums over streams and cannot be rebuilt in part: run "
+            f"`pledger rebuild {view.name}`"
         )
     start = f"{category}/" if category else prefix
     with _at_once(copies, view):
@@ -121,5 +121,5 @@ def _refuse_to_refold(copies: Copies, view: View, copy: Copy) -> None:
         ((stream,),) = passed
         raise ViewFailed(
             view.name,
-            f"what events of {stream} mean was announced after they were in, and the view sums over streams",
+            f"statuses of {stream} were announced after its events were applied; the view sums over streams",
         )

@@ -35,6 +35,6 @@ def warning(view: str, topics: Iterable[str]) -> str:
         near = get_close_matches(topic, KNOWN.events, 1, 0.8)
         parts.append(f"{topic!r} (did you mean {near[0]!r}?)" if near else repr(topic))
     return (
-        f"warning: view {view} wants {', '.join(parts)}, which no event has and no class here: a slip of the "
-        "pen, or a domain to be named with --domain"
+        f"warning: view {view} wants {', '.join(parts)}, which no event and no imported class has: correct "
+        "the topic, or name its domain with --domain"
     )

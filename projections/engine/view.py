@@ -39,7 +39,7 @@ from ledger.domain.topics import with_former
 from ledger.log.sql import named
 
 KEPT_BY_APPENDS: Final = ("heads", "commands")
-"""Names that no view can have, because they mean something else to `pledger rebuild`."""
+"""Names that a view cannot have, because they mean something else to `pledger rebuild`."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
 _PLACES = ("batch", "ledger", "reader", "streams", "views")
@@ -150,16 +150,16 @@ class View:
             if not _NAME.match(name):
                 raise BadName(what, name, "must be lower-case letters, digits and '_', at most 40")
         if self.name in KEPT_BY_APPENDS:
-            raise BadName("view", self.name, "means what appends keep: choose another name")
+            raise BadName(
+                "view", self.name, "names a table of the ledger in `pledger rebuild`: choose another"
+            )
         if not self.table_names:
             raise TypeError(f"view {self.name} has no table: tables must hold CREATE TABLE {{NAME}} (…)")
         if self.is_sql and not self.statements:
             raise TypeError(f"view {self.name} does nothing: give it statements, or override apply")
         for what in ("topics", "statements", "forget"):
             if isinstance(getattr(self, what), str):
-                raise TypeError(
-                    f"view {self.name}: {what} must be a tuple, also of one: a comma makes it one"
-                )
+                raise TypeError(f"view {self.name}: {what} must be a tuple; a tuple of one needs a comma")
         for topic in self.topics or ():
             checked_topic(topic)
         places = dict.fromkeys((*self.table_names, *_PLACES), sql.SQL(""))

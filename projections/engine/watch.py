@@ -28,8 +28,8 @@ COUNTED: Final = 100_000
 class State(StrEnum):
     """The condition of a view, in one word."""
 
-    LIVE = "live"  # up to date but for the last moment
-    BEHIND = "behind"  # it is followed, and lags
+    LIVE = "live"  # up to date
+    BEHIND = "behind"  # it is followed, but lags
     STOPPED = "stopped"  # its statements fail, or nobody follows it while there are events
     INLINE = "inline"  # the appends keep it
     BUILDING = "building"  # its first copy is being built

@@ -40,9 +40,9 @@ class Which(NamedTuple):
     def of(cls, prefix: str | None = None, category: str | None = None, sample: int | None = None) -> Which:
         """From a prefix or a category. Raises BadInput for both, and for a sample of less than one."""
         if prefix is not None and category is not None:
-            raise BadInput("a prefix of streams and a category cannot be given together: give one of them")
+            raise BadInput("give a prefix of streams or a category, not both")
         if sample is not None and sample < 1:
-            raise BadInput(f"a sample of {sample} streams must have 1 or more")
+            raise BadInput(f"a sample must have 1 stream or more, not {sample}")
         return cls(prefix or "" if category is None else f"{category}/", sample)
 
 

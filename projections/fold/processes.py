@@ -75,7 +75,7 @@ def in_processes(
     streams cannot be imported by another process. A caller who stops early must close the generator.
     """
     if processes < 1:
-        raise BadInput(f"the work cannot be done by {processes} processes: give 1 or more")
+        raise BadInput(f"{processes} processes cannot do the work: give 1 or more")
     modules = KNOWN.modules()
     waiting = [*pieces]
     if min(processes, len(waiting)) <= 1 or "__main__" in modules or not sys.executable:
@@ -185,8 +185,8 @@ class _Children(Generic[T, R]):
             code = child.process.returncode
             how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
             raise ServerUnavailable(
-                f"a process that folded streams {how}, and {LOSSES} others before it; what was done stays "
-                "done: run it again, with fewer processes if memory is short"
+                f"a process that folded streams {how}, after {LOSSES} others; finished work is kept: run it "
+                "again, with fewer processes if memory is short"
             )
         self._add(child.piece)
 

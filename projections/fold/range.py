@@ -152,7 +152,7 @@ def folds_of(
         else:
             events = session.stream(SQL.fold_events_of, 5, report, streams=list(partition.names), after=0)
             heads = session.stream(SQL.fold_heads_of, 5, streams=list(partition.names))
-        yield from _beside(session.folder, events, map(HeadRow._make, heads))
+        yield from _joined(session.folder, events, map(HeadRow._make, heads))
 
 
 def fold_one(session: FoldSession, stream: str) -> tuple[Fold, HeadRow | None]:
@@ -167,7 +167,7 @@ def go_on(session: FoldSession, fold: Fold) -> None:
     session.folder.go_on(fold, rows)
 
 
-def _beside(
+def _joined(
     folder: Folder, events: Iterator[Row], heads: Iterator[HeadRow]
 ) -> Iterator[tuple[Fold, HeadRow | None]]:
     """Join folds and heads by name; both are in name order."""

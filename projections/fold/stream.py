@@ -185,7 +185,7 @@ def _misplaced(fold: Fold, version: int, position: int) -> None:
     """Report a wrong place of an event: versions must be dense, positions ascending."""
     before = fold.version
     if version == before:
-        fold.problems.append(Problem("duplicate", version, position, f"version {version} is there twice"))
+        fold.problems.append(Problem("duplicate", version, position, f"version {version} occurs twice"))
     elif version > before + 1:
         first = before + 1
         missing = f"version {first} is" if version == first + 1 else f"versions {first} to {version - 1} are"

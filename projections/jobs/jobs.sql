@@ -97,8 +97,9 @@ INSERT INTO {dead_letters} AS d (position, at, version, stream, job, nr, queue, 
 SELECT t.position, t.recorded_at, t.version, t.stream, split_part(t.stream, '/', 2), nullif(split_part(t.stream, '/', 3), ''),
        coalesce(j.queue, t.data ->> 'queue', ''), coalesce(j.operation, t.data ->> 'operation', ''),
        CASE WHEN t.fact = 'lease_expired' THEN t.fact ELSE coalesce(t.data ->> 'error_code', '') END,
-       CASE WHEN t.fact = 'lease_expired' THEN 'nothing was heard of its worker, '
-                 || ((t.data ->> 'prior_requeues')::numeric + 1) || ' times: ' || coalesce(nullif(t.data ->> 'worker', ''), 'unknown')
+       CASE WHEN t.fact = 'lease_expired' THEN 'its worker vanished '
+                 || ((t.data ->> 'prior_requeues')::numeric + 1) || ' times, at last '
+                 || coalesce(nullif(t.data ->> 'worker', ''), 'an unknown one')
             ELSE left(coalesce(t.data ->> 'message', ''), 2000) END
   FROM told t LEFT JOIN LATERAL (SELECT * FROM {jobs} j WHERE j.stream = t.stream OFFSET 0) j ON true
  WHERE t.fact IN ('failed', 'lease_expired')

@@ -56,11 +56,11 @@ def _jobs(ledger: Ledger) -> Iterator[Metric]:
 def _waiting(ledger: Ledger) -> Iterator[Metric]:
     rows = ledger.query(SQL.work_waiting)
     line = ("queue", "operation")
-    about = "Jobs and batches that wait for a claim, those that are not due yet included."
+    about = "Jobs and batches that wait for a claim, including those that are not due yet."
     yield _gauge(ledger, "work_waiting", about, line, [(q, o, n) for q, o, n, *_ in rows])
-    about = "Those that are due."
+    about = "Jobs and batches that wait for a claim and are due."
     yield _gauge(ledger, "work_due", about, line, [(q, o, n) for q, o, _, n, _ in rows])
-    about = "Seconds for which the first of them is due."
+    about = "Seconds since the first of them was due."
     yield _gauge(ledger, "work_oldest_seconds", about, line, [(q, o, s) for q, o, *_, s in rows])
 
 
@@ -73,7 +73,7 @@ def _leases(ledger: Ledger) -> Iterator[Metric]:
 
 
 def _unclaimed(ledger: Ledger) -> Iterator[Metric]:
-    about = "Jobs and batches that wait though no worker takes them: none runs, or none knows the operation."
+    about = "Waiting jobs and batches that no worker takes: none runs, or none knows the operation."
     rows = [(one.queue, one.operation, one.why, one.waiting) for one in unclaimed(ledger)]
     yield _gauge(ledger, "work_unclaimed", about, ("queue", "operation", "reason"), rows)
 
@@ -82,12 +82,12 @@ def _workers(ledger: Ledger) -> Iterator[Metric]:
     workers = Leases(ledger).workers()
     states = [worker.state for worker in workers]
     told = [(name, states.count(state)) for name, state in _STATES.items()]
-    yield _gauge(ledger, "workers", f"Workers; silent: not heard of for {SILENT:g} s.", ("state",), told)
+    yield _gauge(ledger, "workers", f"Workers; silent: no renewal for {SILENT:g} s.", ("state",), told)
     slots, busy = [(w.worker, w.slots) for w in workers], [(w.worker, w.busy) for w in workers]
     yield _gauge(ledger, "worker_slots", "Slots of a worker.", ("worker",), slots)
     yield _gauge(ledger, "worker_busy", "Those that work.", ("worker",), busy)
     done = CounterMetricFamily(
-        "pledger_worker_done", "What a worker ended since it began.", labels=("schema", "worker")
+        "pledger_worker_done", "Claims that a worker has ended since its start.", labels=("schema", "worker")
     )
     for worker in workers:
         done.add_metric((ledger.schema, worker.worker), worker.done)

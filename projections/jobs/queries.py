@@ -183,7 +183,7 @@ class JobQueries:
     ) -> builtins.list[tuple[Any, ...]]:
         _checked_limit(limit)
         if type(after) not in (int, NoneType):
-            raise BadInput(f"after {shown(after)} must be the position of the last row of the page before")
+            raise BadInput(f"after {shown(after)} must be the position of the last row of the previous page")
         self._check_made()
         wanted = {name: value for name, value in given.items() if value is not None}
         known = {"error_code": "dead_error_code_where", "job": "dead_job_where"}
@@ -199,7 +199,7 @@ class JobQueries:
 
     def _check_made(self) -> None:
         if filling_of(self.ledger, "jobs") is None:
-            raise SchemaMismatch("the view jobs is not made yet: run `pledger views follow jobs`")
+            raise SchemaMismatch("the view jobs does not exist yet: run `pledger views follow jobs`")
 
     def _with_progress(self, jobs: builtins.list[Listed]) -> builtins.list[Listed]:
         """Add the progress of jobs with a set, from their members; a job that succeeded holds its own."""

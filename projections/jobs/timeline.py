@@ -71,7 +71,7 @@ def timeline(ledger: Ledger, id: str | UUID, after: int | Checkpoint = 0, limit:
         if checkpoint is after:
             checkpoint.confirm(connection, ledger.schema, rows[-1][0] if rows else None)
     if not rows:
-        ledger.read(OpenJob.name_of(job), limit=1)  # is it there at all?
+        ledger.read(OpenJob.name_of(job), limit=1)  # does it exist?
     return [entry(read.recorded(row)) for row in rows]
 
 

@@ -55,7 +55,7 @@ class DefinitionChange:
 class RecordedDefinition:
     """A recorded definition: its number, when and by whom it was recorded, and what it changed.
 
-    Number 0, without a time, stands for a definition that was derived from recorded moves.
+    Number 0, without a time, is a definition that was derived from recorded moves.
     """
 
     number: int
@@ -92,7 +92,7 @@ def definition(ledger: Ledger, machine: MachineRef, number: int) -> RecordedDefi
             return one
     there = f"the numbers are 1 to {len(every)}" if every else "none is recorded yet"
     name = machine_info(ledger, machine).name
-    raise BadInput(f"machine {name} has no definition {shown(number)}; {there}")
+    raise BadInput(f"machine {name} has no definition {shown(number)}: {there}")
 
 
 def changed(one: DefinitionState, other: DefinitionState) -> DefinitionChange:

@@ -1,16 +1,16 @@
--- Parts of a user's own statement, about the objects that are in some states.
+-- Parts of a user's statement about the objects that are in some states.
 
 -- name: objects_held
--- A row where an object of a user's table is held by a condition. Written in two ways, so that the planner can choose:
--- from the states' index to the parts of the key, or from the user's row to the name of its stream. Where the view is not
--- made, PostgreSQL's error shows the line of its name, and on it what makes it.
+-- Whether an object of a user's table meets a condition. Written in two ways, so that the planner can choose: from the
+-- states' index to the parts of the key, or from the user's row to the name of its stream. If the view does not exist,
+-- PostgreSQL's error shows the line with its name, and that line says how to make it.
 (SELECT FROM (SELECT i.stream{parts} FROM
 {views}.in_state /*pledger views attach in_state*/ i
                WHERE i.category = {machine} AND {held}) s
   WHERE {same} AND s.stream = ({name}) COLLATE "C")
 
 -- name: part_as_text
--- A part of a key. In the default collation, weakly, so that that of the user's column holds, whose index has it.
+-- A part of a key. Its collation is only implicit, so that the collation of the user's column, and of its index, applies.
 CASE WHEN strpos(i.stream, chr(37)) = 0 THEN split_part(i.stream, '/', {nth})
      ELSE {schema}.unescaped(split_part(i.stream, '/', {nth})) END COLLATE "default"
 
@@ -26,7 +26,7 @@ CASE WHEN split_part(i.stream, '/', {nth}) ~ '^[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}
      THEN split_part(i.stream, '/', {nth})::uuid END
 
 -- name: text_in_name
--- A column of text as a part of a stream's name. The sign that psycopg asks to be doubled does no harm twice in a set.
+-- A column of text as a part of a stream's name. A doubled % does no harm in a set of characters.
 CASE WHEN ({column})::text COLLATE "C" ~ U&'[%%/\0001-\001F\007F\+10FFFF]' THEN {schema}.escaped_part(({column})::text)
      ELSE ({column})::text END
 

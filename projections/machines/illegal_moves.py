@@ -1,4 +1,4 @@
-"""Moves that the present definition of a machine, or the one that they name, does not allow."""
+"""Moves that a machine's present definition, or the definition that they name, does not allow."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .info import MachineInfo, MachineRef, machine_info
 
 SQL = Statements(__package__, "illegal_moves")
 PAGE: Final = 2_000
-"""Rows that are brought at once."""
+"""Rows that are fetched at once."""
 
 
 class Why(StrEnum):
     """What is wrong with a move."""
 
     NOT_ALLOWED = "not allowed"
-    """The definition that it is held against has no such transition, or another initial state."""
+    """The definition to check against has no such transition, or another initial state."""
     NOT_THERE = "not there"
-    """The object did not stand where the move says that it came from."""
+    """The object was in another state than the move says it came from."""
     NOT_BY_ITS_OWN = "not by its own"
-    """The definition that it names did not allow it either, or there is none of that number."""
+    """The definition that it names did not allow it either, or has no such number."""
 
 
 class Illegal(NamedTuple):
@@ -112,13 +112,13 @@ def _defined(known: MachineInfo) -> MachineInfo:
     if known.states or known.number:
         return known
     raise BadInput(
-        f"machine {known.name} has moves and no definition to hold them against: give its class "
-        "(`pledger machines check --machines MODULE`), or make the first move by it"
+        f"machine {known.name} has moves but no definition to check them against: import its class "
+        "(`pledger machines check --machines MODULE`), or make a first move with it"
     )
 
 
 def _parameters(ledger: Ledger, machine: MachineRef, number: int | None) -> dict[str, Any]:
-    """The allowed transitions by definition; 0 stands for the definition to check against."""
+    """The allowed transitions by definition; 0 is the definition to check against."""
     known = _defined(machine_info(ledger, machine))
     every = {one.number: one.defined for one in definitions(ledger, known)}
     pairs, initial = known.pairs, known.initial_state

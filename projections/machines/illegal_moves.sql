@@ -3,9 +3,9 @@
 -- name: judged_moves
 -- The common part of illegal_moves and illegal_pairs: the moves of a machine, each with its errors. allowed:
 -- the transitions of definition `number` under 0, and those of each definition under its own number; begins: their
--- initial states. before: where the object stood, which for the first move of all is the initial state of the
--- definition that the move names. A history may begin, from nothing, with the initial state. What is adopted from a
--- table may not know where its first move came from: then it is taken from the initial state.
+-- initial states. before: the state of the object, which before its first move is the initial state of the definition
+-- that the move names. A history may begin, from nothing, with the initial state. A history that was adopted from a
+-- table may lack the state before its first move: then that is the initial state.
 WITH allowed AS MATERIALIZED (
     SELECT number, from_state, to_state
       FROM unnest(%(numbers)s::integer[], %(from_states)s::text[], %(to_states)s::text[]) a (number, from_state, to_state)
@@ -47,7 +47,7 @@ SELECT stream, version, position, recorded_at, from_state, to_state, definition,
   FROM illegal ORDER BY stream, version LIMIT %(limit)s;
 
 -- name: illegal_pairs
--- How many there are of each kind, the most first.
+-- How many there are of each kind, the most frequent first.
 SELECT from_state, to_state, not_allowed, not_there, not_then, count(*), count(DISTINCT stream), min(recorded_at),
        max(recorded_at)
   FROM illegal GROUP BY 1, 2, 3, 4, 5 ORDER BY 6 DESC, 1, 2;

@@ -1,4 +1,4 @@
-"""Which machines there are: names, states, transitions, and how much was moved in them."""
+"""The machines of a ledger: names, states, transitions, and their activity."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ class MachineInfo:
         every = (*self.states, *self.dropped)
         found = Definition(states=every).known(*states)
         if not found:
-            raise InvalidState(
-                f"say which states of {self.name} are meant: {', '.join(every) or 'it has none'}"
-            )
+            raise InvalidState(f"name one or more states of {self.name}: {', '.join(every) or 'it has none'}")
         return found
 
 
@@ -77,7 +75,7 @@ def machine_info(ledger: Ledger, machine: MachineRef) -> MachineInfo:
     if machine in (adopted := undefined(ledger)):
         return MachineInfo(machine, (), None, ())
     for event in definition_events(ledger, machine):
-        _ = event.event  # raises: none of them can be read
+        _ = event.event  # raises, because none of them can be read
     raise UnknownMachine(machine, sorted({*names(ledger), *adopted, *KNOWN.machines}))
 
 
@@ -174,7 +172,7 @@ def _info(
 
 
 class Activity(NamedTuple):
-    """How much was moved in a machine. last_move: None if nothing moved."""
+    """The activity of a machine: how many objects and moves. last_move: None if nothing moved."""
 
     objects: int = 0
     moves: int = 0

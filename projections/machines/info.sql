@@ -1,8 +1,8 @@
--- Which machines there are, and how much was moved in them. A machine's name is the category of its objects' streams.
+-- The machines of a ledger and their activity. A machine's name is the category of its objects' streams.
 
 -- name: undefined
--- The machines whose moves are here and whose definition is not: those that were adopted, before the first move by a
--- definition. 0 is the character after /.
+-- The machines that have moves but no definition: those that were adopted, before the first move by a definition. 0 is
+-- the character after /.
 SELECT m.name
   FROM (SELECT left(topic, -6) AS name, topic FROM {schema}.topic_statuses
          WHERE field = 'to_state' AND right(topic, 6) = '.moved') m

@@ -1,4 +1,4 @@
-"""Which objects of a machine are in which state, how many, and how it was."""
+"""Which objects of a machine are in which state, how many, and how long they stayed."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def _asked(ledger: Ledger, machine: MachineRef) -> MachineInfo:
     known = machine_info(ledger, machine)
     if filling_of(ledger, "in_state") is None:
         raise SchemaMismatch(
-            "the view in_state is not made yet: run `pledger views follow in_state`, or let appends keep it "
-            "with `pledger views attach in_state`"
+            "the view in_state does not exist yet: run `pledger views follow in_state`, or let appends "
+            "keep it with `pledger views attach in_state`"
         )
     return known
 
@@ -128,7 +128,7 @@ def _page(
         raise BadInput(f"limit {shown(limit)} must be 0 or more")
     if after is not None:
         if after.state not in states:
-            raise BadInput(f"after {shown(after)} is in none of the states that are asked for")
+            raise BadInput(f"after {shown(after)} is not in one of the requested states")
         states = states[states.index(after.state) :]
     rows = ledger.query(
         SQL.objects, machine=known.name, states=list(states), longer=longer_than, limit=limit,

@@ -2,8 +2,8 @@
 -- objects' streams.
 
 -- name: objects
--- A page of the objects in some states, by state in the order in which these are given, then by time and name; each
--- state by itself, since the index gives only one in order. The end of the last page is given for the first state.
+-- A page of the objects in some states, by state in the given order, then by time and name. Each state is read by
+-- itself, because the index is ordered only within a state. The end of the previous page applies to the first state.
 SELECT s.stream, s.status, s.since, s.version, s.position
   FROM unnest(%(states)s::text[]) WITH ORDINALITY w (status, n)
  CROSS JOIN LATERAL (
@@ -22,7 +22,7 @@ SELECT s.stream, s.status, s.since, s.version, s.position
 SELECT status, streams, longest FROM {views}.in_state_counts WHERE category = %(machine)s;
 
 -- name: states_held
--- The states in which somebody is; from one to the next in the index, whatever number is in each.
+-- The states that objects are in, found by jumps in the index, however many objects each state has.
 WITH RECURSIVE held (status) AS (
     (SELECT status FROM {views}.in_state WHERE category = %(machine)s ORDER BY status LIMIT 1)
     UNION ALL

@@ -63,7 +63,7 @@ def _make(pipeline: Pipeline) -> None:
 
 
 def _words(pipeline: Pipeline) -> dict[str, str]:
-    """What the words of items.sql stand for; names were checked when the pipeline was declared."""
+    """The values of the words in items.sql; names were checked when the pipeline was declared."""
     levels = {kind.CATEGORY: kind for kind in pipeline}
     fields = [field for kind in pipeline for field in dataclasses.fields(kind.STATE)]
     return {

@@ -268,7 +268,7 @@ def _name(project: Any) -> str:
 
 def _declared(pipeline: Pipeline, report: Declared | None) -> Declared:
     if report is None:
-        raise TypeError(f"{pipeline.name} has only a project, and so nothing to report")
+        raise TypeError(f"{pipeline.name} has only a project, so there is nothing to report")
     return report
 
 
@@ -280,9 +280,9 @@ def _total(pipeline: Pipeline, view: Item, given: int | None) -> int | None:
     number = checked_total(total.name, given, getattr(view, total.name))
     number = total.unplanned if number is None else number
     if number is None and total.needed:
-        name, what = getattr(view, "project_name", ""), total.name.replace("_per_", " a ").replace("_", " ")
+        name, what = getattr(view, "project_name", ""), total.name.replace("_per_", " per ").replace("_", " ")
         raise BadInput(
-            f"how many {what} of {name!r} has is not known: give {total.name}, "
+            f"the number of {what} of {name!r} is unknown: give {total.name}, "
             f"or plan it once, by `project.plan({total.name}=…)`"
         )
     return number
@@ -316,9 +316,7 @@ def _found(pipeline: Pipeline, view: Item, of: str, path: Mapping[str, int]) -> 
         place = wanted.index(None)
         those = ", ".join(str(ids[place]) for ids, _ in found)
         missing = pipeline.below[place]
-        raise BadInput(
-            f"{of} {path[of]} is in the {missing.plural} {those}; say which one is meant, by {missing.id}"
-        )
+        raise BadInput(f"{of} {path[of]} is in the {missing.plural} {those}: give {missing.id} to choose one")
     return found[0] if found else None
 
 

@@ -105,7 +105,7 @@ class Maker:
     def _not_allowed(self) -> NoPermission:
         database = sql.Identifier(self.connection.info.dbname).as_string(self.connection)
         return NoPermission(
-            f"the ledger's owner may make no schemas in {database}: let an administrator run "
+            f"the ledger's owner may not create schemas in {database}: let an administrator run "
             f"`pledger init`, or GRANT CREATE ON DATABASE {database} TO {self.schema}_owner;"
         )
 

@@ -79,7 +79,7 @@ def drop(ledger: Ledger, position: int, *, timeout: float = 5.0) -> bool:
             except psycopg.errors.LockNotAvailable:
                 if monotonic() > deadline:
                     raise LedgerBusy(
-                        f"somebody reads the ledger as of {position} all the time: it was not dropped"
+                        f"the ledger as of {position} is being read: it was not dropped; try again"
                     ) from None
             sleep(0.1)
 
@@ -88,7 +88,7 @@ def _check(views: Iterable[View]) -> None:
     for view in views:
         if taken := sorted(RESERVED.intersection(view.table_names)):
             raise BadInput(
-                f"view {view.name} has a table {taken[0]}, as every past has: leave it out by `views`"
+                f"view {view.name} has a table {taken[0]}, and so has every past: leave it out of `views`"
             )
 
 

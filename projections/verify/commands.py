@@ -62,7 +62,7 @@ def spans(first: int, last: int) -> list[Span]:
 @dataclass(slots=True)
 class CommandWork(SessionWork):
     """Compares the rows of command ids of ranges of the log. repair: repair them. also: kinds of evidence
-    that are repaired too; what is evidence else is left as it is.
+    that are repaired too; other evidence is left as it is.
 
     The digest of a row is not compared: it is of the text that was sent, and the log keeps only its value. A
     restored row gets the digest of the canonical text, which every event class sends.
@@ -101,7 +101,7 @@ class CommandWork(SessionWork):
 
     def _alone(self) -> Iterator[Difference]:
         for command, first, last in self.session.rows(SQL.commands_without_events):
-            says = f"its row says positions {first} to {last}, where no event carries it"
+            says = f"its row names positions {first} to {last}, but no event there carries it"
             yield Difference(Kind.COMMAND_ALONE, command, None, says, position=first)
 
     def _removed(self, found: list[Difference]) -> Iterator[Difference]:
@@ -138,17 +138,19 @@ class CommandWork(SessionWork):
     def _difference(self, append: Recorded) -> Difference:
         says = f"positions {append.first} to {append.last} carry it"
         if append.row is None:
-            says = f"{says}, and it has no row: repeating the call would record them again"
+            says = f"{says}, but it has no row: repeating the call would record them again"
             return Difference(Kind.COMMAND_MISSING, append.command, append.version, says, (), append.first)
         if append.row[0] < append.first and self._carries(append.row[0], append.command):
-            says = f"{says}, and so do those from {append.row[0]} on, which its row names: recorded twice"
+            says = (
+                f"{says}, and so do those from {append.row[0]} on, which its row names: it was recorded twice"
+            )
             return Difference(Kind.COMMAND_TWICE, append.command, append.version, says, (), append.first)
         names = ("first_position", "last_position", "recorded_at")
         right = (append.first, append.last, append.at)
         fields = [
             Field(n, str(k), str(e)) for n, k, e in zip(names, append.row, right, strict=True) if k != e
         ]
-        says = f"{says}, and its row says something else"
+        says = f"{says}, but its row has other positions"
         return Difference(
             Kind.COMMAND_DIFFERS, append.command, append.version, says, tuple(fields), append.first
         )

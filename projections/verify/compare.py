@@ -41,11 +41,11 @@ def differences(fold: Fold, head: HeadRow | None, count: Summary) -> Iterator[Di
         )
     if head is None:
         if fold.json:
-            yield _of_head(Kind.HEAD_MISSING, fold, "there is no head; the stream has events")
+            yield _of_head(Kind.HEAD_MISSING, fold, "the stream has events but no head")
         return
     count.heads += 1
     if not fold.events:
-        says = f"there is a head at version {head.version}, and no event"
+        says = f"there is a head at version {head.version}, but no event"
         yield _of_head(Kind.HEAD_ALONE, fold, says)
         return
     fields = [*_numbers(fold, head), *_status(fold, head), *_token(fold, head), *_state(fold, head, count)]
@@ -65,10 +65,12 @@ def _kind(fold: Fold, head: HeadRow) -> Kind:
 
 def _sentence(fold: Fold, head: HeadRow) -> str:
     if head.version > fold.version:
-        return f"the head is at version {head.version}, the events end at {fold.version}: were events lost?"
+        return (
+            f"the head is at version {head.version}, but the events end at {fold.version}: were events lost?"
+        )
     if head.version < fold.version:
-        return f"the head is at version {head.version}, the events go on to {fold.version}"
-    return f"the head is not what the {fold.version} events come to"
+        return f"the head is at version {head.version}, but the events go on to {fold.version}"
+    return f"the head differs from its {fold.version} events"
 
 
 def _numbers(fold: Fold, head: HeadRow) -> Iterator[Field]:

@@ -110,10 +110,10 @@ class UnknownTopic(NamedTuple):
             Kind.UNKNOWN_TOPIC,
             topic,
             None,
-            f"{events} it, in {streams} such as {self.stream}, and no class here reads it: states are folded "
-            "without. Name the module that declares it (--domain), or run the newer code that has it; if it "
-            f"was renamed, its class says so (was={topic!r}); if nothing writes it any more, keep its class, "
-            "for it is read for ever",
+            f"{events} it, in {streams} such as {self.stream}, and no imported class reads it: states are "
+            "folded without it. Name the module that declares it (--domain), or run the newer code that has "
+            f"it. If it was renamed, add was={topic!r} to its class. If nothing writes it any more, keep its "
+            "class: recorded events are read for ever",
         )
 
 
@@ -169,7 +169,7 @@ class Summary:
 
 
 MISSING: Final = object()
-"""Stands for a missing field."""
+"""The value of a missing field."""
 
 
 def fields_between(kept: Any, events: Any, name: str = "") -> Iterator[Field]:

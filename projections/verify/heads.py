@@ -37,7 +37,7 @@ def _contradicts(difference: Difference) -> bool:
 class HeadWork(SessionWork):
     """Compares the heads of ranges. repair: repair those that differ. anew: set all of them to what the code
     of this process folds, also those that are only old or lag behind, and compare no further. also: kinds of
-    evidence that are repaired too; what is evidence else is left as it is.
+    evidence that are repaired too; other evidence is left as it is.
     """
 
     repair: bool = False

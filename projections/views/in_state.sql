@@ -87,7 +87,7 @@ DECLARE
 BEGIN
     IF wrong IS NOT NULL OR coalesce(cardinality(p_states), 0) = 0 THEN
         RAISE SQLSTATE '22023' USING
-            MESSAGE = coalesce('machine ' || p_machine || ' has no state ' || wrong, 'say which states of ' || p_machine),
+            MESSAGE = coalesce('machine ' || p_machine || ' has no state ' || wrong, 'name one or more states of ' || p_machine),
             HINT = 'Its states: ' || (SELECT string_agg(d.state, ', ' ORDER BY d.nth)
                                        FROM jsonb_array_elements_text(declared) WITH ORDINALITY d (state, nth));
     END IF;

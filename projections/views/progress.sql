@@ -56,7 +56,7 @@ CREATE INDEX ON {progress_sets} (position);
 
 -- name: apply_totals
 -- How many are expected: the last number of each ancestor, and the sets below it. `change` is 1 where the
--- number is another than before. A number of the parent's own stream makes its set, where that has no lives.
+-- number differs from before. A number in the parent's own stream creates its set, if the parent has no lives.
 WITH said AS MATERIALIZED (
     SELECT s.category, s.total_depth AS depth, s.total_otherwise AS otherwise, s.life IS NULL AS lifeless,
            s.parent || substr(e.stream, strpos(e.stream || '/', '/')) AS prefix,
@@ -147,7 +147,7 @@ ON CONFLICT (parent, category, life) DO UPDATE
 -- name: apply_units
 -- Units: each event that changes how a unit counts subtracts it from one size and adds it to another. The
 -- running maximum of version * 8 + state is the state after each event, since an event without one leaves it;
--- life likewise. `above` is a unit's name without its last part, which stands for its parent until sums are
+-- life likewise. `above` is a unit's name without its last part, which identifies its parent until sums are
 -- made.
 WITH heard AS MATERIALIZED (
     SELECT e.stream, e.version, e.position, e.recorded_at AS at, e.topic, coalesce(t.status, e.data ->> t.field) AS status,

@@ -85,7 +85,7 @@ def test_a_circle_is_cut_open_and_told(log: Ledger) -> None:
         answer = why(log, at(log, before + asked))
         assert [(depth, position - before) for depth, position in shape(answer)] == expected
         first = answer.nodes[0]
-        assert first.note == f"a circle: its cause, position {first.cause}, came of it"
+        assert first.note == f"a circle: its cause, position {first.cause}, was caused by it"
 
 
 def test_what_names_a_later_event_as_its_cause_is_found(log: Ledger) -> None:

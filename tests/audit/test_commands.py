@@ -178,19 +178,19 @@ def test_tail_from_a_time_on(pledger: Pledger, switched: list[Appended]) -> None
 
 REFUSED = [
     (("diff", "lamp/hall", "--from", "9"), 3, "has no version 9; its last version is 4"),
-    (("diff", "lamp/hall", "--from", "yesterday"), 2, "is no moment"),
+    (("diff", "lamp/hall", "--from", "yesterday"), 2, "is not a moment"),
     (("diff", "lamp/hal", "--from", "1"), 3, "did you mean lamp/hall"),
     (("diff", "lamp/hall"), 2, "--from"),
     (("blame", "lamp/hall", "--version", "9"), 3, "has no version 9; its last version is 4"),
     (("blame", "lamp/hall", "--version", "1", "--at", "now"), 2, "give one of"),
     (("why", "lamp/hall", "--version", "9"), 3, "has no version 9; its last version is 4"),
-    (("why", "lamp/hall", "--within", "soon"), 2, "is no span of time"),
+    (("why", "lamp/hall", "--within", "soon"), 2, "is not a span of time"),
     (("why", "lamp/none"), 3, "no event is recorded"),
     (("states", "--axis", "guessed"), 2, "must be recorded or claimed"),
     (("states", "--at", "now", "--position", "1"), 2, "give one of"),
     (("dwell", "lamp/hall", "--each"), 2, "a STREAM excludes"),
     (("show", "lamp/hall", "--at", "now", "--version", "1"), 2, "give one of"),
-    (("history", "lamp/hall", "--at", "14:00:99"), 2, "is no moment"),
+    (("history", "lamp/hall", "--at", "14:00:99"), 2, "is not a moment"),
 ]
 
 

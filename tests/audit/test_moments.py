@@ -43,7 +43,7 @@ def test_a_time_without_an_offset_is_local() -> None:
     "text", ["", "x", "-1", "@", "@-1", "now-", "now+1h", "now-5", "25:00", "2026-13-01", "now-999999999w"]
 )
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="is no moment: give a time such as"):
+    with pytest.raises(BadInput, match="is not a moment: give a time such as"):
         Moment.parse(text)
 
 

@@ -41,8 +41,8 @@ from psycopg import pq
 import ledger
 from ledger import Append, Body, Exact, acting
 from ledger.embedded import Embedded, throwaway
-from ledger.log.append import ONE_FORMATS
-from ledger.log.append import SQL as APPEND
+from ledger.log.appender import ONE_FORMATS
+from ledger.log.appender import SQL as APPEND
 from ledger.log.connection import CallingConnection
 from ledger.log.install import init
 from tests.benchmarks.native import native, pgbench_of, scripts

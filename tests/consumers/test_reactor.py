@@ -190,7 +190,7 @@ def test_one_object_runs_once_at_a_time(log: Ledger) -> None:
     with mourning(log) as reactor:
         eventually(reactor._busy.locked)
         for run in (reactor.catch_up, reactor.run, reactor.__enter__):
-            with pytest.raises(BadInput, match="reactor mourner runs already"):
+            with pytest.raises(BadInput, match="reactor mourner is running already"):
                 run()
     broken(log, "a")
     with reactor:

@@ -64,7 +64,7 @@ def test_a_failure_in_the_background_comes_out(log: Ledger) -> None:
     own = KeyError("of the body's own")
     with pytest.raises(KeyError) as raised, reactor:
         fail_after(lambda: reactor._failure, own)
-    assert "The reactor failing had failed too: reactor failing failed" in "".join(raised.value.__notes__)
+    assert "The reactor failing had failed as well: reactor failing failed" in "".join(raised.value.__notes__)
 
 
 def test_it_rides_out_lost_connections(log: Ledger, connect: Callable[..., psycopg.Connection[Any]]) -> None:

@@ -145,5 +145,5 @@ def test_what_cannot_time_out_is_refused(log: Ledger) -> None:
         Timeouts(log, [machine("timed_never")])
     with pytest.raises(BadInput, match="has no name to record under"):
         Timeouts(log, [machine("", after=LONG)])
-    with pytest.raises(SchemaMismatch, match="the view in_state is not made yet"):
+    with pytest.raises(SchemaMismatch, match="the view in_state does not exist yet"):
         Timeouts(log, [Claim]).run_once()

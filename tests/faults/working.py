@@ -46,6 +46,10 @@ class Repeating:
             self.given[one.work.name, one.token] = copied(one)
         return random.sample([*taken, *old], len(taken) + len(old))
 
+    def release(self, over: Sequence[tuple[str, int]]) -> None:
+        """As LogOffers."""
+        self.offers.release(over)
+
 
 def copied(one: Offer) -> Offer:
     """The same offer, with a stream object of its own."""

@@ -71,7 +71,7 @@ def test_a_job_is_redriven_with_its_batches(
     assert [row[0] for row in pledger("dead", "list").rows] == [parent, f"{parent}/1"]
     alone = pledger("dead", "redrive", f"{parent}/1", "--yes", "--json")
     assert (alone.code, alone.objects[0]["refused"]) == (
-        Code.REFUSED, f"{batch} is redriven with its job, which failed: redrive job/{parent}"
+        Code.REFUSED, f"{batch} can only be redriven with its job, which failed: redrive job/{parent}"
     )  # fmt: skip
     assert "2 would be redriven; give --yes to do it" in pledger("dead", "redrive").err
     both = pledger("dead", "redrive", "--yes", "--json")
@@ -98,7 +98,7 @@ def test_a_batch_of_a_job_that_is_over_is_not_redriven(
     assert (foreseen.code, foreseen.err) == (0, "0 would be redriven, 1 refused; give --yes to do it\n")
     refused = pledger("dead", "redrive", "--yes", "--json")
     assert refused.code == Code.REFUSED
-    assert refused.objects[0]["refused"].startswith(f"{batch} counts no more, since its job is cancelled")
+    assert refused.objects[0]["refused"].startswith(f"{batch} no longer counts: its job is cancelled")
     assert pledger("dead", "discard", "--yes").code == 0
 
 

@@ -143,9 +143,9 @@ def test_a_second_ctrl_c_ends_it_at_once(pledger: Pledger, jobs: Jobs) -> None:
 def test_what_is_no_registry_is_said_so(pledger: Pledger, log: Ledger) -> None:
     for operations, says in [
         ("no.such:registry", "the module of operations 'no.such' cannot be imported"),
-        ("tests.gateway.operations:nothing", "names no registry of operations"),
-        ("tests.gateway.operations:RUN", "names no registry of operations"),
-        ("tests.gateway.operations:double", "is no Registry, but function"),
+        ("tests.gateway.operations:nothing", "does not name a registry of operations"),
+        ("tests.gateway.operations:RUN", "does not name a registry of operations"),
+        ("tests.gateway.operations:double", "is not a Registry but function"),
     ]:
         ended = pledger("worker", "run", "--operations", operations)
         assert (ended.code, ended.err.count("\n")) == (Code.MISUSE, 1), operations

@@ -100,10 +100,10 @@ def test_columns_of_other_names(pledger: Pledger, log: Ledger, moves: Connection
 
 def test_what_cannot_be_meant_is_said_so(pledger: Pledger, moves: Connection) -> None:
     for arguments, says in [
-        (["--table", "nowhere"], "there is no table 'nowhere'"),
+        (["--table", "nowhere"], "this database has no table 'nowhere'"),
         (["--parent", "boook"], "moves has no column 'boook' (did you mean book?)"),
         (["--columns", "to_state"], "--columns 'to_state' must be ROLE=COLUMN, such as to_state=state"),
-        (["--columns", "state=to_state"], "'state' is nothing that a column says"),
+        (["--columns", "state=to_state"], "'state' is not the role of a column"),
         (["--time-zone", "Mars"], "there is no time zone 'Mars'"),
         (["--machines", "no.such"], "the module of machines 'no.such' cannot be imported"),
     ]:
@@ -132,7 +132,10 @@ def test_what_was_adopted_is_shown_before_it_is_defined(
     assert (told["definition"], told["defined_at"], told["objects"]) == (0, None, 2)
     assert "timed_loan, as moved, 2 objects" in pledger("machines", "diagram", "timed_loan").out
     checked = pledger("machines", "check", "timed_loan", "--json")
-    assert (checked.code, "has moves and no definition to hold them against" in checked.error["message"]) == (
+    assert (
+        checked.code,
+        "has moves but no definition to check them against" in checked.error["message"],
+    ) == (
         2,
         True,
     )
@@ -211,7 +214,7 @@ def test_where_nothing_times_out_it_says_so(
     pledger: Pledger, log: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = pledger("machines", "timeouts", "--once")
-    assert (ended.code, "the view in_state is not made yet" in ended.err) == (4, True)
+    assert (ended.code, "the view in_state does not exist yet" in ended.err) == (4, True)
     monkeypatch.delitem(KNOWN.machines, Loan.name)
     ended = pledger("machines", "timeouts", "--once")
     assert (ended.code, ended.out) == (2, "")

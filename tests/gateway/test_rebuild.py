@@ -83,8 +83,8 @@ def test_a_difference_that_is_not_allowed_refuses_the_switch(
         (("in_sate",), "did you mean in_state?"),
         (("in_state", "--stream", "a/", "--dry-run"), "they take no other option"),
         (("heads", "--roll-back"), "they take no option of a view's rebuild"),
-        (("activity", "--stream", "a/"), "`pledger rebuild activity` can"),
-        (("in_state", "--roll-back"), "no earlier copy is kept"),
+        (("activity", "--stream", "a/"), "cannot be rebuilt in part: run `pledger rebuild activity`"),
+        (("in_state", "--roll-back"), "has no earlier copy"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(

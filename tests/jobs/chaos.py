@@ -11,6 +11,7 @@ from consumers.jobs.fan_in import NAME
 from consumers.jobs.operation import OperationResult
 from ledger import LedgerError
 from ledger.jobs import OpenBatch, OpenJob
+from ledger.jobs.dead_letters import redrive
 from ledger.log.readers import Positions
 
 from .sets import Sets
@@ -57,10 +58,13 @@ class Chaos:
             self.sets.end(how, *self.chance.choice(members), message=self.chance.choice("abc"))
 
     def redrive(self) -> None:
+        """By the command, which refuses a batch whose job is over; a child of such a job would run alone."""
         if members := self.members():
             key = self.chance.choice(members)
-            with self.sets.log.open(OpenJob if len(key) == 1 else OpenBatch, *key) as work:
-                work.redrive()
+            if len(key) == 2:
+                redrive(self.sets.log, OpenBatch.name_of(*key))
+            elif self.sets.jobs.status(self.job) not in ("failed", "cancelled"):
+                redrive(self.sets.log, OpenJob.name_of(*key))
 
     def again(self) -> None:
         with self.sets.log.open(OpenJob, self.job) as job:

@@ -34,7 +34,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"payload": "{}"}, "payload .* must be a mapping"),
     ({"meta": 5}, "meta 5 must be a mapping"),
     ({"meta": {"a": float("nan")}}, "a: nan"),
-    ({"operation": ""}, "name of an operation"),
+    ({"operation": ""}, "needs an operation"),
     ({"operation": "x\x00"}, "NUL"),
     ({"operation": "x" * 1001}, "bytes, more than"),
     ({"operation": 5}, "operation: "),
@@ -47,7 +47,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"delay": float("nan")}, "delay nan must be"),
     ({"delay": True}, "delay True must be"),
     ({"delay": "60"}, "delay '60' must be"),
-    ({"delay": timedelta(days=99999)}, "100 years"),
+    ({"delay": timedelta(days=99999)}, "to 100 years"),
     ({"run_at": datetime(2030, 1, 1)}, "with a time zone"),  # noqa: DTZ001
     ({"run_at": "2030-01-01T00:00:00Z"}, "with a time zone"),
     ({"run_at": datetime.max.replace(tzinfo=UTC)}, "between the years"),

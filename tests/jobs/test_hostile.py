@@ -70,7 +70,7 @@ def test_a_text_without_bounds_is_cut(slot: Slot) -> None:
     [
         ("exits_well", {"exit_code": 0, "output": "so long\n"}, "ended with exit code 0"),
         ("exits_badly", {"exit_code": 3}, "ended with exit code 3"),
-        ("kills_itself", {"signal": signal.SIGKILL}, "ended by signal SIGKILL (by somebody"),
+        ("kills_itself", {"signal": signal.SIGKILL}, "ended by signal SIGKILL (sent by somebody"),
     ],
 )
 def test_a_process_that_ends_fails_the_job(
@@ -138,9 +138,9 @@ def test_it_may_use_multiprocessing(slot: Slot) -> None:
 @pytest.mark.parametrize(
     ("operation", "why"),
     [
-        ("closes_everything", "the operation closed the pipe on which its process answers"),
-        ("closes_and_opens", "the operation closed the pipe on which its process answers"),
-        ("writes_everywhere", "the operation wrote to the pipe on which its process answers"),
+        ("closes_everything", "the operation closed the pipe that is for its process's answers"),
+        ("closes_and_opens", "the operation closed the pipe that is for its process's answers"),
+        ("writes_everywhere", "the operation wrote to the pipe that is for its process's answers"),
     ],
 )
 def test_the_pipe_is_not_trusted(slot: Slot, tmp_path: Path, operation: str, why: str) -> None:

@@ -77,7 +77,7 @@ def test_a_view_that_is_behind_gives_no_unknown_step(log: Ledger) -> None:
         batch.computed("ping", "default", {})
     Leases(log).release([(one.work.name, one.token)])
     worker = Worker(log, OTHERS, projecting=False, services=False)
-    worker._take(limit=1)
+    worker._take(1)
     assert worker._parts == []
     assert worker._over == [(one.work.name, 4)]  # it is given back at once
 

@@ -164,7 +164,7 @@ def test_a_class_of_ones_own_is_an_operation(registry: Registry) -> None:
 
 @pytest.mark.parametrize("wrong", [object(), type("NoName", (), {"execute": print, "name": ""})(), None])
 def test_what_is_no_operation_is_refused(registry: Registry, wrong: Any) -> None:
-    with pytest.raises(BadInput, match="is no operation"):
+    with pytest.raises(BadInput, match="is not an operation"):
         registry.register(wrong)
 
 
@@ -196,10 +196,10 @@ def test_errors_of_a_summary_give_none(summarize: Any, said: str | None) -> None
 @pytest.mark.parametrize(
     ("place", "wrong"),
     [
-        ("tests.jobs.nowhere:registry", "names no registry of operations: No module named"),
-        ("tests.jobs.hostile:nothing", "names no registry of operations"),
-        ("tests.jobs.hostile:ENDURES", "is no Registry, but str"),
-        ("", "names no registry of operations"),
+        ("tests.jobs.nowhere:registry", "does not name a registry of operations: No module named"),
+        ("tests.jobs.hostile:nothing", "does not name a registry of operations"),
+        ("tests.jobs.hostile:ENDURES", "is not a Registry but str"),
+        ("", "does not name a registry of operations"),
     ],
 )
 def test_a_place_without_a_registry_is_refused(place: str, wrong: str) -> None:

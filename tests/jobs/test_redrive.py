@@ -269,7 +269,7 @@ def test_what_a_letter_can_be_is_said_as_it_is(sets: Sets, log: Ledger) -> None:
     sets.cascade()
     assert topics(log.read(f"batch/{job}/3")).count("batch.redriven") == 1
     sets.jobs.cancel(job)
-    with pytest.raises(Refused, match="since its job is cancelled: discard it"):
+    with pytest.raises(Refused, match="its job is cancelled; discard it"):
         redrive(log, f"batch/{job}/4") if sets.batch(job, "4").status == "failed" else redrive_failed(
             sets, job
         )

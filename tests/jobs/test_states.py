@@ -113,7 +113,7 @@ def test_s1_62_a_vanished_worker_is_told_with_its_budget() -> None:
     (fact,) = work.news
     assert fact.model_dump() == {"token": 2, "worker": "worker-1", "prior_requeues": 0, "max_requeues": 1}
     work = after(settled(work), START, lambda w: w.expire())
-    assert work.state.error_message == "nothing was heard of its worker, 2 times: worker-9"
+    assert work.state.error_message == "its worker vanished 2 times, at last worker-9"
     assert work.state.status == "failed"
 
 

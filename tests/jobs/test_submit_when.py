@@ -142,11 +142,11 @@ def test_another_payload_for_the_same_fact_is_refused_loudly(log: Ledger) -> Non
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"fact": LampBroke}, "lamp.broke is no fact of readiness"),
-        ({"fact": str}, "no class of a fact with a topic"),
+        ({"fact": LampBroke}, "lamp.broke is not a fact of readiness"),
+        ({"fact": str}, "must be a class of facts with a topic"),
         ({"unique": True}, "cannot be unique"),
-        ({"id": "5bd3f2a0-6d8c-4c0e-9c1d-0f6f7a2f3b11"}, "id: each job has"),
-        ({"command": "x", "parent": "y"}, "command, parent: each job has"),
+        ({"id": "5bd3f2a0-6d8c-4c0e-9c1d-0f6f7a2f3b11"}, "id cannot be given: each job gets"),
+        ({"command": "x", "parent": "y"}, "command, parent cannot be given: each job gets"),
         ({"delay": -1}, "delay"),
         ({"colour": "red"}, "colour"),
     ],
@@ -164,5 +164,5 @@ def test_an_operation_that_makes_no_name_wants_one(log: Ledger) -> None:
 
 def test_a_stream_of_nothing_that_gets_ready_is_refused(log: Ledger) -> None:
     log.append("lamp/a", LampMade())
-    with pytest.raises(BadInput, match="no stream of readiness"):
+    with pytest.raises(BadInput, match="not a stream of readiness"):
         ready_payload(log.read("lamp/a")[0])

@@ -64,10 +64,10 @@ def test_on_connections_of_the_users(sets: Sets, connect: Connect, dsn: str) -> 
 def test_another_database_is_refused(sets: Sets, postgres: Any) -> None:
     job = sets.deferred(batches=1)
     session = sets.claim(job, "1")
-    with pytest.raises(BadInput, match="another database"), session.transaction(postgres.dsn()):
+    with pytest.raises(BadInput, match="not to the ledger's database"), session.transaction(postgres.dsn()):
         raise AssertionError
     with psycopg.connect(postgres.dsn()) as elsewhere:
-        with pytest.raises(BadInput, match="another database"), session.transaction(elsewhere):
+        with pytest.raises(BadInput, match="not to the ledger's database"), session.transaction(elsewhere):
             raise AssertionError
     assert sets.batch(job, "1").status == "running"
 

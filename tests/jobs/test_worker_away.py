@@ -41,5 +41,5 @@ def test_a_worker_that_is_told_to_stop_while_the_server_is_away_ends() -> None:
             finally:
                 worker.kill()
                 worker.communicate()
-        assert "could not give back what it had" in said
+        assert "could not give back its claims" in said
         assert worker.returncode == 143

@@ -239,9 +239,9 @@ def test_a_conflict_after_a_broken_connection_is_uncertain(
 ) -> None:
     """The first attempt may be what the second finds in its way."""
     log = blocked.log
-    from ledger.log import append
+    from ledger.log import appender
 
-    real, sent = append.send, []
+    real, sent = appender.send, []
 
     def commits_and_breaks(connection: Any, **arguments: Any) -> Any:
         sent.append(1)
@@ -251,7 +251,7 @@ def test_a_conflict_after_a_broken_connection_is_uncertain(
             raise psycopg.OperationalError("the line went dead")
         return done
 
-    monkeypatch.setattr(append, "send", commits_and_breaks)
+    monkeypatch.setattr(appender, "send", commits_and_breaks)
     with pytest.raises(AppendUncertain):
         log.append("lamp/a", LampRead(), expected=1)
     assert (len(sent) > 1, len(log.read("lamp/a"))) == (True, 2)  # mostly 2: it may meet a dead connection

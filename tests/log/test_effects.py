@@ -11,7 +11,8 @@ import pytest
 import ledger
 from ledger import EffectFailed, Ledger, LedgerError
 from ledger.log import install
-from ledger.log.append import Append, Body, send
+from ledger.log.append import Append, Body
+from ledger.log.appender import send
 from tests.lamp import LampMade, LampRead, OpenLamp
 
 Connection = psycopg.Connection[Any]

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from ledger import Body, Exact, Ledger
-from ledger.log.append import Append, send
+from ledger.log.append import Append
+from ledger.log.appender import send
 
 Connection = psycopg.Connection[Any]
 BODY = Body("note.made", 1, "{}")

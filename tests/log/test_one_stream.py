@@ -16,7 +16,7 @@ from psycopg.pq import TransactionStatus
 
 import ledger
 from ledger import ANY, EXISTS, NEW, Append, Appended, Body, Exact, Guard, Ledger, Refused, StreamConflict
-from ledger.log.append import _send_many, send
+from ledger.log.appender import _send_many, send
 from tests.log.test_laws import SOME
 
 _numbers = count(1)

@@ -12,8 +12,9 @@ import pytest
 import ledger
 from ledger import Append, Body, Ledger, ServerUnavailable
 from ledger.log import read
-from ledger.log.append import NEW, send
-from ledger.log.append import SQL as APPEND
+from ledger.log.append import NEW
+from ledger.log.appender import SQL as APPEND
+from ledger.log.appender import send
 from ledger.log.cursor import Checkpoint
 from ledger.log.install import init
 from ledger.log.pool import connect_when_ready

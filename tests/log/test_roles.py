@@ -12,7 +12,8 @@ from psycopg import errors as pg
 
 import ledger
 from ledger import Append, Body, Ledger, NoPermission, Refused
-from ledger.log.append import NEW, send
+from ledger.log.append import NEW
+from ledger.log.appender import send
 from ledger.log.server_errors import ledger_errors
 from tests.lamp import LampRead, OpenLamp
 

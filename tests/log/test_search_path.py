@@ -11,7 +11,8 @@ import pytest
 import ledger
 from ledger import Append, Body, Ledger
 from ledger.log import read
-from ledger.log.append import NEW, send
+from ledger.log.append import NEW
+from ledger.log.appender import send
 from ledger.log.connection import CallingConnection
 from ledger.log.sql import run
 from tests.lamp import LampRead

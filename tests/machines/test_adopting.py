@@ -175,7 +175,7 @@ def test_a_machine_that_is_only_adopted_is_no_shipped_domain(desk: Desk, log: Le
 def test_the_table_may_lie_elsewhere(desk: Desk, dsn: str) -> None:
     desk.connection.execute("CREATE SCHEMA elsewhere")
     desk.connection.execute("ALTER TABLE payment_transitions SET SCHEMA elsewhere")
-    with pytest.raises(BadInput, match="there is no table 'payment_transitions'"):
+    with pytest.raises(BadInput, match="this database has no table 'payment_transitions'"):
         desk.adopt()
     conninfo = psycopg.conninfo.make_conninfo(dsn, options="-c search_path=elsewhere")
     assert desk.adopt(source=conninfo).rows == 0

@@ -99,7 +99,7 @@ def test_a_history_that_was_rewritten_is_told(desk: Desk) -> None:
             "move 1 of the ledger was at 2015-03-01T12:10:00+00:00, the row with sort_key 10 at "
             "2015-03-01T12:10:01+00:00",
         ),
-        ("payment/Q", "move 1 of the ledger says other metadata than the row with sort_key 10"),
+        ("payment/Q", "move 1 of the ledger has other metadata than the row with sort_key 10"),
     )
 
 
@@ -112,7 +112,7 @@ def test_moves_of_the_ledger_itself_may_be_the_same(desk: Desk) -> None:
     done = desk.adopt()
     assert (done.continued, done.differ) == (1, 1)
     assert desk.states("P") == ["submitted", "paid"]
-    assert "is no move of a machine, but something.else" in done.differing[0][1]
+    assert "is not a move of a machine but something.else" in done.differing[0][1]
 
 
 def test_who_moves_meanwhile_is_seen(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

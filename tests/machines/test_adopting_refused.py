@@ -81,18 +81,18 @@ def test_of_many_faults_the_first_are_named(desk: Desk) -> None:
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    ({"table": "no_such_table"}, "there is no table 'no_such_table' in this database"),
-    ({"table": "a b; DROP TABLE payment_transitions"}, "there is no table 'a b; DROP TABLE"),
-    ({"table": ""}, "there is no table ''"),
-    ({"table": "payment_transitions_pkey"}, "there is no table 'payment_transitions_pkey'"),
+    ({"table": "no_such_table"}, "this database has no table 'no_such_table'"),
+    ({"table": "a b; DROP TABLE payment_transitions"}, "this database has no table 'a b; DROP TABLE"),
+    ({"table": ""}, "this database has no table ''"),
+    ({"table": "payment_transitions_pkey"}, "this database has no table 'payment_transitions_pkey'"),
     (
         {"parent": "paymentid"},
         r"no column 'paymentid' \(did you mean payment_id\?\); it has id, payment_id, ",
     ),
-    ({"parent": ()}, "say which column of payment_transitions names the object"),
+    ({"parent": ()}, "name the column of payment_transitions that identifies the object"),
     ({"columns": {"to_state": "state"}}, "no column 'state'.*--columns to_state=COLUMN"),
-    ({"columns": {"to_state": None}}, "there is no history without a to_state"),
-    ({"columns": {"nonsense": "id"}}, "'nonsense' is nothing that a column says"),
+    ({"columns": {"to_state": None}}, "a history needs a to_state"),
+    ({"columns": {"nonsense": "id"}}, "'nonsense' is not the role of a column"),
     ({"columns": {"metadata": "meta"}}, "no column 'meta'"),
     (
         {"columns": {"created_at": "to_state"}},

@@ -120,8 +120,8 @@ def test_a_static_method_may_be_marked_inside_or_outside() -> None:
 
 
 @pytest.mark.parametrize("mark", [guard, before, after, after_commit, transition_failure, guard_failure])
-def test_a_mark_without_brackets_is_refused(mark: Callable[..., Any]) -> None:
-    with pytest.raises(InvalidCallback, match=r"^write @\w+\(\) with brackets"):
+def test_a_mark_without_parentheses_is_refused(mark: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidCallback, match=r"^write @\w+\(…\) with parentheses"):
         mark(yes)
 
 
@@ -133,7 +133,7 @@ def test_moves_of_a_mark_are_said_in_one_way() -> None:
         (Kind.GUARD, "asked", "shut", ("open",)),
         (Kind.GUARD, "asked", "open", ("shut",)),
     ]
-    with pytest.raises(InvalidCallback, match="or by from_ and to: not both"):
+    with pytest.raises(InvalidCallback, match="or by from_ and to, not both"):
         guard(From("shut").To("open"), to="locked")
     state: Any = "open"
     with pytest.raises(InvalidState, match=r"must be From\(…\)\.To\(…\), not 'open'"):
@@ -157,7 +157,7 @@ def test_what_could_not_be_called_is_refused() -> None:
 
 
 def test_a_function_is_marked_once() -> None:
-    with pytest.raises(InvalidCallback, match="give that one mark all its moves"):
+    with pytest.raises(InvalidCallback, match="give all its moves to one mark"):
         guard(to="open")(guard(to="shut")(yes))
 
 
@@ -189,7 +189,7 @@ def test_a_mark_that_never_holds_is_refused(condition: Any, kind: type[Exception
 @pytest.mark.parametrize("name", ["history", "move", "state", "name", "table", "run"])
 def test_a_name_that_every_machine_needs_is_refused(name: str) -> None:
     for value in (State("odd"), guard()(yes)):
-        with pytest.raises(BadDefinition, match=f"^{name} is a part of every machine"):
+        with pytest.raises(BadDefinition, match=f"^every machine has a part named {name}"):
             type("Odd", (Door,), {name: value})
 
 
@@ -270,7 +270,7 @@ def test_two_machines_as_parents_are_refused() -> None:
     class Window(Machine):
         UP = State("up", initial=True)
 
-    with pytest.raises(BadDefinition, match="Hatch has 2 machines as parents: a table has one"):
+    with pytest.raises(BadDefinition, match="Hatch has 2 machines as parents: it can have one"):
 
         class Hatch(Door, Window):
             pass

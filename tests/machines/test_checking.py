@@ -226,7 +226,7 @@ def test_what_cannot_be_asked(log: Ledger) -> None:
     with pytest.raises(UnknownMachine, match="no_such"):
         illegal(log, "no_such")
     first()(log, "A").move("sent")
-    with pytest.raises(BadInput, match="has no definition 9; the numbers are 1 to 1"):
+    with pytest.raises(BadInput, match="has no definition 9: the numbers are 1 to 1"):
         illegal(log, "checked_parcel", 9)
     with pytest.raises(BadInput, match="limit"):
         illegal(log, "checked_parcel", limit=-1)

@@ -187,7 +187,7 @@ def test_transitions_are_removed(less: dict[str, Any], left: dict[str, Any]) -> 
 
 
 def test_removing_no_transitions_is_refused() -> None:
-    with pytest.raises(InvalidTransition, match="from which state or to which states"):
+    with pytest.raises(InvalidTransition, match="give from_state or to_states"):
         letters().remove_transitions()
     with pytest.raises(InvalidState, match=r"^Invalid state 'nope'"):
         letters().remove_transitions(to="nope")

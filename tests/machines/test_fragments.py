@@ -115,7 +115,7 @@ def test_several_machines_in_one_statement(log: Ledger, views: Projector, connec
 def test_what_no_fragment_is_made_of(log: Ledger) -> None:
     with pytest.raises(InvalidState, match="Invalid state 'awa'"):
         InState(Parcel, "awa")
-    with pytest.raises(InvalidState, match="say which"):
+    with pytest.raises(InvalidState, match="name one or more states"):
         NotInState(Parcel)
     with pytest.raises(BadInput, match="machine_info"):
         InState("queried_parcel", "away")  # type: ignore[arg-type]

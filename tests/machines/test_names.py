@@ -117,5 +117,7 @@ def test_how_an_object_is_named_can_be_said() -> None:
 
 def test_what_keeps_no_machine_is_refused() -> None:
     place: Any = "postgresql:///ledger"
-    with pytest.raises(BadInput, match=r"a machine is kept in a ledger, in `ledger\.join\(connection\)`, or"):
+    with pytest.raises(
+        BadInput, match=r"the place of a machine must be a ledger, `ledger\.join\(connection\)`, or"
+    ):
         Payment(place, "PM123")

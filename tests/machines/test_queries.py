@@ -116,7 +116,7 @@ def test_only_those_that_are_there_for_longer(log: Ledger, views: Projector, adm
 
 def test_what_cannot_be_asked_of_the_view(log: Ledger) -> None:
     Parcel(log, "A").move("away")
-    with pytest.raises(SchemaMismatch, match="in_state is not made yet"):
+    with pytest.raises(SchemaMismatch, match="in_state does not exist yet"):
         in_state(log, Parcel, "away")
     Projector(log, views_named(["in_state"])).catch_up()
     with pytest.raises(UnknownMachine, match="queried_parcel"):
@@ -125,7 +125,7 @@ def test_what_cannot_be_asked_of_the_view(log: Ledger) -> None:
         counts(log, "")
     with pytest.raises(InvalidState, match="the states are here, away"):
         in_state(log, Parcel, "awa")
-    with pytest.raises(InvalidState, match="say which states"):
+    with pytest.raises(InvalidState, match="name one or more states"):
         not_in_state(log, Parcel)
     with pytest.raises(BadInput, match="limit"):
         in_state(log, Parcel, "away", limit=-1)
@@ -174,7 +174,7 @@ def test_functions_refuse_what_is_not_known(log: Ledger, views: Projector, conne
         ("objects_in(NULL, 'away')", "no machine is named null"),
         ("objects_in('queried_parcel', 'away', 'awa')", "machine queried_parcel has no state 'awa'"),
         ("objects_in('queried_parcel', NULL)", "machine queried_parcel has no state null"),
-        ("objects_in('queried_parcel', VARIADIC '{}')", "say which states of queried_parcel"),
+        ("objects_in('queried_parcel', VARIADIC '{}')", "name one or more states of queried_parcel"),
         ("objects_in_longer_than('queried_parcel', '1h', 'awa')", "has no state 'awa'"),
         ("machine_states('x')", "no machine is named 'x'"),
         ("state_of('x', 'A')", "no machine is named 'x'"),

@@ -40,7 +40,7 @@ def test_where_the_view_is_missing_each_way_says_what_makes_it(log: Ledger) -> N
     with psycopg.connect(log.address.conninfo) as own:
         with pytest.raises(psycopg.errors.UndefinedTable, match="pledger views attach in_state"):
             own.execute(query)
-    advice = "the view in_state is not made yet: run `pledger views follow in_state`"
+    advice = "the view in_state does not exist yet: run `pledger views follow in_state`"
     with pytest.raises(SchemaMismatch, match=advice):
         counts(log, Payment)
     advice = r"it belongs to a view that does not exist yet: run `pledger views follow NAME` .* such as"

@@ -103,8 +103,8 @@ class NeverPhotoSpotted:
     """In the way of a fact of a flag `spotted`."""
 
 
-NAMES, WHOSE = "must be lower-case letters, digits and '_'", "which is a name of every open item"
-WORD = "which is a fact or a status"
+NAMES, WHOSE = "must be lower-case letters, digits and '_'", "every open item has that name"
+WORD = "every item has a fact or status"
 BAD: list[tuple[str, str, Callable[[], object]]] = [
     ("a name with a capital", NAMES, lambda: declare(name="Never")),
     ("a name with a dash", NAMES, lambda: declare(name="never-ever")),
@@ -113,9 +113,9 @@ BAD: list[tuple[str, str, Callable[[], object]]] = [
     ("a name with a dot", NAMES, lambda: declare(name="never.ever")),
     ("a level with a capital", NAMES, lambda: declare(Level("Photo"))),
     ("a plural with a space", NAMES, lambda: declare(Level("photo", "many photos"))),
-    ("no level", "one level at least", lambda: Pipeline("never", [])),
+    ("no level", "needs at least one level", lambda: Pipeline("never", [])),
     ("two levels of one name", "two levels are named photo", lambda: declare(Level("photo"), Level("photo"))),
-    ("a level of another pipeline", "is that of Survey", lambda: Pipeline("survey", SURVEYS.levels)),
+    ("a level of another pipeline", "belongs to Survey", lambda: Pipeline("survey", SURVEYS.levels)),
     (
         "a total of the project",
         "nothing above it",
@@ -137,12 +137,12 @@ BAD: list[tuple[str, str, Callable[[], object]]] = [
     ),
     (
         "ready by no flag",
-        "'printed' is nothing that a photo can be: finished, succeeded",
+        "a photo has no quality 'printed': it has finished, succeeded",
         lambda: declare(Level("flight", ready=Ready("printed")), Level("photo", total=Total("n"))),
     ),
     (
         "ids counted too high",
-        "a level two below the project",
+        "only the second level below",
         lambda: leaf(parent_of=lambda child, per: 1, total=Total("n")),
     ),
     ("a state that is no item", "must be a class that extends Item", lambda: leaf(state=NoItem)),
@@ -150,8 +150,8 @@ BAD: list[tuple[str, str, Callable[[], object]]] = [
     ("a state without @dataclass", "needs @dataclass(frozen=True, slots", lambda: leaf(state=Undecorated)),
     ("a base that is none", "must be a class that extends OpenItem", lambda: leaf(base=NoItem)),
     ("a field without a default", "note of NoDefault needs a default", lambda: leaf(state=NoDefault)),
-    ("a field without a fact", "would be set by no fact", lambda: leaf(state=Note)),
-    ("a changeable default", "starts as what can be changed", lambda: leaf(state=Changeable, base=Evolved)),
+    ("a field without a fact", "no fact would set", lambda: leaf(state=Note)),
+    ("a changeable default", "is mutable", lambda: leaf(state=Changeable, base=Evolved)),
     ("a list", "a of Listed holds a list", lambda: leaf(state=Listed, base=Evolved)),
     ("a tuple of sets", "a of Nested holds a set", lambda: leaf(state=Nested, base=Evolved)),
     ("a field of every item", "cannot declare attempts", lambda: leaf(state=Counted, base=Evolved)),
@@ -208,7 +208,7 @@ def test_a_pipeline_that_was_refused_can_be_declared_rightly_once() -> None:
     assert made[1]("p", 1).spotted is False
     with pytest.raises(
         TypeError,
-        match=r"the topic 'later\.project\.\w+' is that of LaterProject\w+ already; a pipeline is declared",
+        match=r"the topic 'later\.project\.\w+' belongs to LaterProject\w+ already; a pipeline is declared",
     ):
         declare(name="later")
 

@@ -190,7 +190,7 @@ def test_a_recorded_fact_can_be_told_in_another_spelling_of_its_project() -> Non
     assert event.resource["linc.opticstream.project"] == "A_b"
     assert event.payload["strip_ident"]["project_name"] == "A_b"
     for wrong in (LSMStripId("a-b", 1, 2, 4), LSMStripId("ab", 1, 2, 3), OCTBatchId("a-b", 1, 2, 3)):
-        with pytest.raises(BadInput, match=r"is not who 'lsm.strip/a-b/1/2/3' is about"):
+        with pytest.raises(BadInput, match=r"'lsm.strip/a-b/1/2/3' is about .*, not about"):
             external_event(fact, wrong)
 
 
@@ -209,7 +209,9 @@ def test_a_fact_without_a_name_stays_in_the_house() -> None:
     fact = recorded("lsm.strip.touched", "lsm.strip/p/1/2/3")
     assert external_events(fact) == ()
     assert external_events("user.topic", STRIP) == ()
-    with pytest.raises(BadInput, match=r"'lsm\.strip\.touched' has no name outside; those that have: lsm"):
+    with pytest.raises(
+        BadInput, match=r"'lsm\.strip\.touched' has no external name; topics that have one: lsm"
+    ):
         external_event(fact)
 
 
@@ -224,12 +226,12 @@ def test_a_fact_without_a_name_stays_in_the_house() -> None:
     ],
 )
 def test_a_topic_is_told_of_its_own_level(topic: str, ident: Ident) -> None:
-    with pytest.raises(BadInput, match=f"is about a .*Id; .* is a {type(ident).__name__}"):
+    with pytest.raises(BadInput, match=f"needs a .*Id; .* is a {type(ident).__name__}"):
         external_event(topic, ident)
 
 
 def test_a_topic_alone_is_not_enough() -> None:
-    with pytest.raises(BadInput, match="does not say who it is about"):
+    with pytest.raises(BadInput, match="does not tell which item it is about"):
         external_event("lsm.strip.completed")
 
 

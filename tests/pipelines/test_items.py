@@ -103,7 +103,7 @@ def test_processing_state_has_exactly_four_values() -> None:
 
 
 def test_a_level_cannot_be_declared_wrongly() -> None:
-    with pytest.raises(TypeError, match="no flag may be named reset"):
+    with pytest.raises(TypeError, match="a flag cannot be named reset"):
         facts_of("other.level", ["reset"], project=False, module=__name__)
     with pytest.raises(TypeError, match="already names"):
         facts_of("lsm.strip", [], project=False, module=__name__)

@@ -109,7 +109,7 @@ def test_long_names_take_no_time() -> None:
 
 @pytest.mark.parametrize("bad", [None, 7, b"a=1", ["a=1"]], ids=repr)
 def test_what_is_no_text_is_refused(bad: Any) -> None:
-    with pytest.raises(BadInput, match="a run's name is text, not"):
+    with pytest.raises(BadInput, match="a run's name must be text, not"):
         parse_run_name(bad)
 
 
@@ -128,7 +128,9 @@ def test_missing_fields_are_listed_in_the_order_asked() -> None:
 
 def test_an_ident_needs_its_fields_and_no_others() -> None:
     assert ident_of(LSMSliceId, str(LSMStripId("p", 1, 2, 3))) == LSMSliceId("p", 1)
-    with pytest.raises(BadInput, match="names no LSMStripId: channel_id and strip_id must be given, such as"):
+    with pytest.raises(
+        BadInput, match="does not name a LSMStripId: channel_id and strip_id must be given, such as"
+    ):
         ident_of(LSMStripId, "project_name='p' slice_id=1")
     with pytest.raises(BadInput, match="project_name='brain' slice_id=1 mosaic_id=1"):
         ident_of(OCTMosaicId, "curious-crab")

@@ -213,7 +213,7 @@ def test_a_failure_that_cannot_be_recorded_is_noted_on_the_error(
 
         with pytest.raises(KeyError) as caught:
             fail_while_it_is_open_elsewhere()
-    assert "attempt 1 failed could not be recorded" in caught.value.__notes__[0]
+    assert "the failure of attempt 1 could not be recorded" in caught.value.__notes__[0]
     assert "could not be recorded" in caplog.messages[-1]
     assert words(log, STREAM) == ["created", "started"]
 

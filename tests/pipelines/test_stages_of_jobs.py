@@ -84,7 +84,10 @@ def test_the_next_attempt_takes_over_what_the_one_before_left(
     for end in (complete_stage, fail_stage):
         with pytest.raises(ClaimLost):
             end(service, lost)
-    with claiming_for(first), pytest.raises(WorkStopped, match=r"a later attempt of it works on lsm\.strip"):
+    with (
+        claiming_for(first),
+        pytest.raises(WorkStopped, match=r"a later attempt of this job works on lsm\.strip"),
+    ):
         enter(guard, service, STRIP, force_rerun=True)
     complete_stage(service, entry)
     with claiming_for(first):

@@ -75,7 +75,7 @@ def test_dropping_waits_only_shortly_for_a_reader(log: Ledger, connect: Callable
     past = as_of(log)
     reader = connect()
     reader.execute(f"SELECT * FROM {past.schema}.in_state")
-    with pytest.raises(LedgerBusy, match="somebody reads the ledger as of 6"):
+    with pytest.raises(LedgerBusy, match="the ledger as of 6 is being read"):
         drop(log, 6, timeout=0.1)
     assert pasts(log) == [past.__class__(**{**as_dict(past), "new": False})]
     reader.rollback()
@@ -94,7 +94,7 @@ def test_a_view_cannot_take_the_names_of_a_past(log: Ledger) -> None:
         tables = "CREATE TABLE {events} (stream text)"
         statements = ("INSERT INTO {events} SELECT stream FROM {batch} b",)
 
-    with pytest.raises(BadInput, match="has a table events, as every past has"):
+    with pytest.raises(BadInput, match="has a table events, and so has every past"):
         as_of(log, views=[KNOWN.views.pop("my_events")])
 
 

@@ -48,7 +48,7 @@ def test_differences_are_listed_and_end_with_1_until_they_are_mended(
     code, out, said = pledger("verify", "--stream", "lamp/")
     assert code == 1
     assert [line.split("\t") for line in out] == [
-        ["head differs", "lamp/a", "3", "the head is not what the 3 events come to",
+        ["head differs", "lamp/a", "3", "the head differs from its 3 events",
          'status: "odd" -> "on"; state.read: (not there) -> 1', "evidence"]
     ]  # fmt: skip
     assert "1 × head differs" in said
@@ -79,7 +79,7 @@ def test_a_long_list_is_cut_and_counted(pledger: Run, connection: Connection) ->
     ("given", "says"),
     [
         (["--all", "--sample", "3"], "--all excludes --sample"),
-        (["--stream", "a", "--category", "b"], "give one of them"),
+        (["--stream", "a", "--category", "b"], "or a category, not both"),
         (["--check", "no_such"], "no view is named 'no_such'"),
         (["--also", "head ahead"], "--also needs --repair"),
         (["--repair", "--also", "gap"], "'gap' cannot be repaired; give one of head missing"),

@@ -202,7 +202,7 @@ def test_a_part_is_what_is_asked_for(used: Ledger, connection: Connection) -> No
     assert run(used, Which.of(sample=3))[1].streams == 3
     assert run(used, Which.of("nothing"))[1].streams == 0
     assert Kind.COMMAND_MISSING in {d.kind for d in run(used)[0]}
-    with pytest.raises(BadInput, match="give one of them"):
+    with pytest.raises(BadInput, match="or a category, not both"):
         Which.of("a", "b")
 
 

@@ -13,7 +13,8 @@ from psycopg import errors as pg
 import projections.views.in_state  # noqa: F401  declares the view
 from ledger import Append, Body, EffectFailed, Ledger, LedgerError
 from ledger.log import install
-from ledger.log.append import NEW, send
+from ledger.log.append import NEW
+from ledger.log.appender import send
 from ledger.log.pool import connect_when_ready
 from projections.engine.attach import attach
 from tests.views.keeping import TALLY, counted, tallied

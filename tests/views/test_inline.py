@@ -107,7 +107,7 @@ def test_a_view_that_fails_refuses_the_append_and_parks_the_event_when_it_is_det
     shown = "SELECT stream, value FROM ledger_views.ratio ORDER BY 1, 2"
     assert connection.execute(shown).fetchall() == [("lamp/a", 25), ("lamp/b", 10), ("lamp/b", 20)]
     assert connection.execute("SELECT stream FROM ledger.view_parked").fetchall() == [("lamp/a",)]
-    with pytest.raises(Refused, match="leaves out 1 parked streams"):
+    with pytest.raises(Refused, match="has 1 parked streams"):
         attach(log, RATIO)
     assert effects(connection) == []
 
@@ -148,7 +148,7 @@ def test_an_append_that_is_held_open_makes_attaching_give_up_and_leaves_nothing(
     user = connect()
     with log.join(user) as joined:
         joined.append("lamp/a", LampMade())
-    with pytest.raises(LedgerBusy, match="held open"):
+    with pytest.raises(LedgerBusy, match="an append stays open"):
         attach(log, TALLY, timeout=0.3)
     assert effects(connection) == []
     user.commit()
@@ -156,7 +156,7 @@ def test_an_append_that_is_held_open_makes_attaching_give_up_and_leaves_nothing(
     with log.join(user) as joined:
         joined.append("lamp/b", LampMade())
     began = time.monotonic()
-    with pytest.raises(LedgerBusy, match="held it all the time"):
+    with pytest.raises(LedgerBusy, match="stays locked by an append or a projector"):
         detach(log, TALLY, timeout=0.3)
     log.append("lamp/c", LampMade())
     assert time.monotonic() - began < 20
@@ -198,7 +198,7 @@ def test_what_only_an_append_could_not_do_is_refused_when_it_is_attached(
     KNOWN.views.pop("unqualified")
     with psycopg.connect(log.address.conninfo, autocommit=True) as user:
         user.execute("CREATE TABLE public.lists_of_mine (); GRANT SELECT ON public.lists_of_mine TO PUBLIC")
-    with pytest.raises(ViewFailed, match='relation "lists_of_mine" does not exist, when an append does it'):
+    with pytest.raises(ViewFailed, match='relation "lists_of_mine" does not exist, when an append runs it'):
         attach(log, Unqualified())
     assert effects(connection) == []
     assert log.append("lamp/a", LampMade()).version == 1
@@ -206,7 +206,7 @@ def test_what_only_an_append_could_not_do_is_refused_when_it_is_attached(
 
 def test_only_a_view_that_says_so_can_be_attached(log: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tally, "inline", False)
-    with pytest.raises(BadInput, match="does not say `inline = True`"):
+    with pytest.raises(BadInput, match="does not declare `inline = True`"):
         attach(log, TALLY)
     monkeypatch.setattr(Tally, "apply", lambda self, batch: ())
     with pytest.raises(BadInput, match="needs Python"):

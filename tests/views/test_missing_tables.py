@@ -51,7 +51,7 @@ def test_it_is_named_and_rebuilt(log: Ledger, connection: Connection, statement:
     made = rebuild(log, IN_STATE)
     assert (made.switched, made.differences) == (True, ())
     assert rows(connection) == states_by_hand(log)
-    with pytest.raises(Exception, match="no earlier copy is kept"):
+    with pytest.raises(Exception, match="has no earlier copy"):
         roll_back(log, IN_STATE)
     lamps(log, 2)
     projector = Projector(log, [IN_STATE])

@@ -196,7 +196,7 @@ def test_a_view_in_which_too_much_fails_is_stopped(
     view = declare(**POSITIVE)
     for n in range(5):
         made(log, f"lamp/{n}", -1)
-    with pytest.raises(ViewFailed, match="3 streams are parked, and the next fails too: watts of -1"):
+    with pytest.raises(ViewFailed, match="3 streams are parked, and another one fails: watts of -1"):
         Projector(log, [view]).catch_up()
     assert connection.execute("SELECT position FROM ledger.view_copies").fetchall() == [(0,)]
 

@@ -126,11 +126,11 @@ def test_one_that_can_follow_nothing_ends(
     own = KeyError("of the body's own")
     with pytest.raises(KeyError) as raised, projector:
         fail_after(lambda: projector._failure, own)
-    assert "The projector had failed too: view watts fails" in "".join(raised.value.__notes__)
+    assert "The projector had failed as well: view watts fails" in "".join(raised.value.__notes__)
 
 
 def test_one_object_runs_once_at_a_time(log: Ledger) -> None:
-    with Projector(log, [IN_STATE]) as projector, pytest.raises(BadInput, match="runs already"):
+    with Projector(log, [IN_STATE]) as projector, pytest.raises(BadInput, match="is running already"):
         projector.__enter__()
 
 
@@ -204,5 +204,5 @@ def test_a_view_that_sums_cannot_learn_late(log: Ledger, declare: Declare) -> No
     assert Projector(log, [view]).catch_up() == {"watts": 2}
     announce_statuses(log, {"torch.lit": TopicStatus("lit")})
     log.append("torch/a", Body("torch.lit", 1, "{}"))
-    with pytest.raises(ViewFailed, match="torch/a mean was announced after they were in"):
+    with pytest.raises(ViewFailed, match="statuses of torch/a were announced after its events"):
         Projector(log, [view]).catch_up()

@@ -105,7 +105,7 @@ def test_rolled_back_is_what_was_there_before_and_what_came_since(
     log: Ledger, connection: Connection
 ) -> None:
     lamps(log, 3)
-    with pytest.raises(BadInput, match="no earlier copy is kept"):
+    with pytest.raises(BadInput, match="has no earlier copy"):
         roll_back(log, IN_STATE)
     rebuild(log, IN_STATE)
     rebuild(log, IN_STATE)

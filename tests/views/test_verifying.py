@@ -41,7 +41,7 @@ def test_a_row_that_differs_is_named_with_its_stream_and_version(log: Ledger, co
     assert sorted(named) == ["lamp/1", "lamp/2", "lamp/3", "lamp/ghost"]
     assert (named["lamp/1"].version, named["lamp/1"].fields) == (2, (("status", '"broken"', '"on"'),))
     assert "is missing" in named["lamp/2"].says
-    assert "no event says so" in named["lamp/ghost"].says
+    assert "exists without an event" in named["lamp/ghost"].says
 
     assert all(difference.is_repaired for difference in found(log, repair=True))
     assert not found(log)

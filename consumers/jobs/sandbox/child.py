@@ -36,7 +36,7 @@ from .limits import limit_memory
 ORPHAN_TIMEOUT: Final = 2.0
 """Seconds for an idle child to end by itself once its worker is gone."""
 MAX_DELAY: Final = 1e9
-"""Seconds of a delay, less than; RetryLaterError with another one is a failure."""
+"""A delay must be less than this, in seconds; RetryLaterError with a longer one is a failure."""
 
 
 class Child:
@@ -86,9 +86,9 @@ class Child:
         except BaseException as error:
             fit = fit and not isinstance(error, MemoryError)
             text = encode(_raised(error, task))
-        if os.getpid() != self.pid:  # the operation forked, and both came back
+        if os.getpid() != self.pid:  # the operation forked, and both processes returned
             os._exit(0)
-        session.stop("its operation is over")  # threads that it left behind emit nothing any more
+        session.stop("its operation is over")  # threads that it left behind can no longer emit
         self.session = None
         process_claims_for(None)
         _flush()
@@ -150,7 +150,7 @@ def _flush() -> None:
 
 def _set_up(begin: Begin) -> None:
     """Take over folder, environment and path of the worker, and set the limits."""
-    # Anew, and not reconfigured: where the worker's were files, those remember that they can be sought in.
+    # New objects, not reconfigured ones: if the worker's were files, those would still count as seekable.
     said: dict[str, Any] = {"mode": "w", "buffering": 1, "errors": "backslashreplace", "closefd": False}
     sys.stdout, sys.stderr = os.fdopen(1, **said), os.fdopen(2, **said)
     os.environ.clear()

@@ -1,4 +1,4 @@
-"""A child process as its slot holds it: its pipes, its output, and its number in the fork server."""
+"""A child process of a slot: its pipes, its output, and its number in the fork server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ChildProcess:
     def request_stop(self, task: Task, reason: str) -> None:
         """Tell the operation of this task to stop."""
         message = json.dumps([task.stream, task.token, reason]).encode()
-        with suppress(OSError):  # it died, or listens to nothing any more
+        with suppress(OSError):  # it died, or no longer listens
             os.write(self._stop_fd, frame(bytes(KEY), message))
 
     def exit_code(self, seconds: float = 0.0) -> int | None:

@@ -16,13 +16,13 @@ TEXT: Final = 100_000
 CODE: Final = 200
 """Characters of an error's class name that are kept."""
 _STATES: Final = ("08", "40001", "40P01", "57P01", "57P02", "57P03", "57P05")
-"""What PostgreSQL calls connection errors, serialization failures, deadlocks, and a server that goes."""
+"""SQLSTATE classes and codes of connection errors, serialization failures, deadlocks, server shutdown."""
 _DRIVERS: Final = ("psycopg", "psycopg2", "sqlalchemy", "asyncpg")
 
 
 def failure_of(error: BaseException, stream: str, token: int) -> Failed:
     """The failure of a task that raised this error."""
-    if isinstance(error, MemoryError):  # its frames hold what filled the memory
+    if isinstance(error, MemoryError):  # its frames reference what filled the memory
         traceback.clear_frames(error.__traceback__)
     return Failed(
         stream,
@@ -35,9 +35,9 @@ def failure_of(error: BaseException, stream: str, token: int) -> Failed:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether it is the infrastructure's: serialization, deadlock, a dropped connection (spec S1-29).
+    """Whether the infrastructure caused it: serialization, deadlock, a dropped connection (spec S1-29).
 
-    Also where the driver's error is wrapped, as SQLAlchemy does, in `orig`.
+    Also if the driver's error is wrapped in `orig`, as SQLAlchemy does.
     """
     if isinstance(error, ServerUnavailable):
         return not isinstance(error, NoPermission | ReadOnly | StorageFull)
@@ -53,7 +53,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def clean(text: str) -> str:
-    """A text as PostgreSQL can hold it: no NUL, no lone surrogate."""
+    """A text that PostgreSQL can store: without NUL and lone surrogates."""
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 

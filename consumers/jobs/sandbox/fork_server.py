@@ -60,7 +60,7 @@ class ForkServer:
         return self._process.pid
 
     def start(self, key: bytes, task_fd: int, stop_fd: int, output_fd: int) -> int:
-        """Start a child, which gets copies of these; its number here, for `ended` and `kill`."""
+        """Start a child with copies of these descriptors; returns its number for `ended` and `kill`."""
         number = next(_numbers)
         message = json.dumps({"start": number, "key": key.hex()}).encode() + b"\n"
         with self._lock:
@@ -122,7 +122,7 @@ _lock = threading.Lock()
 
 
 def shared() -> ForkServer:
-    """The fork server of this process; another one where that ended, or is a forked parent's."""
+    """The fork server of this process; a new one if that ended, or belongs to a parent that forked."""
     global _shared
     with _lock:
         if _shared is None or not _shared.alive or _shared.owner != os.getpid():

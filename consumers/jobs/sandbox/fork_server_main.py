@@ -21,7 +21,7 @@ from .limits import adopt, die_with
 
 _LINE: Final = 2**16
 _PASSES: Final = 20
-"""How often the fork server looks for what is left of a child: what is killed may have had children too."""
+"""How often the fork server looks for descendants of a child: a killed one may have had children too."""
 
 
 class _ForkServer:
@@ -55,7 +55,7 @@ class _ForkServer:
         for number, pid in [*self.pids.items()]:
             self.kill(number)
             with suppress(ChildProcessError):
-                os.waitpid(pid, 0)  # what it leaves becomes ours when it is gone, and not before
+                os.waitpid(pid, 0)  # its children become ours only when it is gone
         self.pids.clear()
         self.sweep()
 
@@ -107,9 +107,9 @@ class _ForkServer:
                 self.control.sendall(json.dumps(message).encode() + b"\n")
 
     def sweep(self) -> None:
-        """Kill the processes that became ours when a child ended: its descendants that live on.
+        """Kill the processes that became ours when a child ended: its surviving descendants.
 
-        A child that lives is itself the parent of what lost its own (`adopt`), so nothing else is among ours.
+        A living child adopts its own orphans (`adopt`), so we have no other children.
         """
         for _ in range(_PASSES):
             left = children_of(os.getpid()) - {*self.pids.values()}
@@ -125,7 +125,7 @@ class _ForkServer:
 def _ended(pid: int) -> int | None:
     """The wait status of a child that ended, whose process group is ended too; None while it lives.
 
-    The group is killed before the child is reaped, where the system lets us: so its number is still its own.
+    If the system allows it, the group is killed before the child is reaped: until then its number is its own.
     """
     careful = hasattr(os, "waitid")
     if careful and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -171,7 +171,7 @@ def _become_child(fork_server: int, fds: list[int], key: str, forks: bool) -> No
 
 
 def _alone(task_fd: int, stop_fd: int) -> tuple[int, int]:
-    """Close all that is the fork server's or another child's."""
+    """Close all descriptors of the fork server and of other children."""
     kept = sorted({task_fd, stop_fd})
     os.closerange(3, kept[0])
     os.closerange(kept[0] + 1, kept[1])

@@ -40,7 +40,7 @@ KEY: Final = 8
 """Bytes of a key."""
 HEAD: Final = KEY + 4
 MAX_LENGTH: Final = 64 * 2**20
-"""Bytes of a body, at most."""
+"""Maximum bytes of a body."""
 READ_SIZE: Final = 2**18
 """Bytes that are read at once."""
 KINDS: Final[dict[str, type[Outcome]]] = {
@@ -53,7 +53,7 @@ _TASK: Final = tuple(one.name for one in fields(Task))
 
 
 class BadFrame(Exception):
-    """The bytes are no frame of the child."""
+    """The bytes are not a frame of the child."""
 
 
 class FrameSocket(socket.socket):
@@ -82,12 +82,12 @@ class FrameSocket(socket.socket):
                 poller = select.poll()
                 poller.register(self, select.POLLOUT)
                 if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                    raise TimeoutError(f"it was not read within {seconds:g} seconds") from None
+                    raise TimeoutError(f"the frame was not read within {seconds:g} seconds") from None
 
     def read_frame(self) -> bytes | None:
-        """The body of the next frame; None while it is not there. Raises EOFError, OSError, BadFrame.
+        """The body of the next frame; None while it is incomplete. Raises EOFError, OSError, BadFrame.
 
-        Nothing beyond it is read: what comes next makes this readable again.
+        Nothing beyond it is read: the next frame makes this readable again.
         """
         try:
             while (missing := self._missing()) > 0:

@@ -15,7 +15,7 @@ _SET_CHILD_SUBREAPER: Final = 36
 
 
 def limit_memory(megabytes: int | None) -> None:
-    """Allow so much address space: more is a MemoryError. Where the system cannot, nothing is limited."""
+    """Limit the address space: beyond it is a MemoryError. A system that cannot do that limits nothing."""
     if megabytes is None:
         return
     size = megabytes * 2**20
@@ -33,7 +33,7 @@ def die_with(parent: int) -> None:
 
 
 def adopt() -> None:
-    """Become the parent of all that descends from this process and lost its own; on Linux."""
+    """Become the parent of descendants whose own parent ended; on Linux."""
     if sys.platform == "linux":
         _prctl(_SET_CHILD_SUBREAPER, 1)
 

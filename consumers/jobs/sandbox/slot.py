@@ -15,7 +15,7 @@ from .fork_server import ForkServer
 from .frames import BadFrame, FrameSocket, decode
 
 MAX_STARTS: Final = 3
-"""Child processes in a row that may die before they are ready; then the worker gives up."""
+"""How many child processes in a row may die before they are ready; then the worker gives up."""
 EXIT_TIMEOUT: Final = 0.5
 """Seconds for a process that closed its pipe to exit, and for an idle one to end."""
 
@@ -101,7 +101,7 @@ class Slot:
             return self._finished(outcome, last)
         except BadFrame:
             self._process.kill()
-            return self._ended(None, "the operation wrote to the pipe on which its process answers")
+            return self._ended(None, "the operation wrote to the pipe that is for its process's answers")
         except (EOFError, OSError):
             return self._died()
 
@@ -159,13 +159,13 @@ class Slot:
 
     def _outcome_of_death(self, task: Task, code: int | None, why: str | None) -> Outcome:
         if self._killed_for == "timeout":
-            text = f"the operation did not end within {task.timeout_seconds:g} seconds, and was ended"
+            text = f"the operation did not end within {task.timeout_seconds:g} seconds and was killed"
             details: dict[str, Any] = {"timeout_seconds": task.timeout_seconds}
             return Failed(task.stream, task.token, error_code="JobTimeout", message=text, details=details)
         if self._killed_for == "stop":
             return Stopped(task.stream, task.token, reason=self._stop_reason or "it was ended")
         if code == CUT and why is None:
-            why = "the operation closed the pipe on which its process answers"
+            why = "the operation closed the pipe that is for its process's answers"
         details = {}
         if why is None and code is not None:
             details = {"signal": -code} if code < 0 else {"exit_code": code}
@@ -184,5 +184,5 @@ def _how(code: int | None) -> str:
         return "for an unknown reason"
     if code >= 0:
         return f"with exit code {code}"
-    killed = " (by somebody, or by the system where memory runs out)" if code == -signal.SIGKILL else ""
+    killed = " (sent by somebody, or by the system when memory runs out)" if code == -signal.SIGKILL else ""
     return f"by signal {signal.Signals(-code).name}{killed}"

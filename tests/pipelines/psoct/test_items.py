@@ -28,7 +28,7 @@ def given(kind: type[OpenItem[Any]], *key: str | int) -> Any:
     return kind(*key, past=[(fact, START) for fact in [created, *facts]])
 
 
-def standing(item: Any) -> set[str]:
+def flags_set(item: Any) -> set[str]:
     return {flag for flag in FLAGS[type(item)] if getattr(item, flag)}
 
 
@@ -49,20 +49,20 @@ def test_the_topics_are_these_for_ever() -> None:
 def test_a_batch_that_is_complexed_anew_is_processed_anew() -> None:
     batch = given(OCTBatchState, "p", 1, 2, 3)
     batch.reset_complexed()
-    assert standing(batch) == {"uploaded", "archived"}
+    assert flags_set(batch) == {"uploaded", "archived"}
 
 
 def test_a_batch_that_is_archived_anew_is_uploaded_anew() -> None:
     batch = given(OCTBatchState, "p", 1, 2, 3)
     batch.reset_archived()
-    assert standing(batch) == {"complexed", "volume_processed", "enface_processed"}
+    assert flags_set(batch) == {"complexed", "volume_processed", "enface_processed"}
 
 
 @pytest.mark.parametrize("flag", ["volume_processed", "enface_processed", "uploaded"])
 def test_the_others_of_a_batch_fall_alone(flag: str) -> None:
     batch = given(OCTBatchState, "p", 1, 2, 3)
     getattr(batch, f"reset_{flag}")()
-    assert standing(batch) == {*FLAGS[OCTBatchState]} - {flag}
+    assert flags_set(batch) == {*FLAGS[OCTBatchState]} - {flag}
 
 
 @pytest.mark.parametrize(
@@ -77,16 +77,16 @@ def test_the_others_of_a_batch_fall_alone(flag: str) -> None:
 def test_a_mosaic_loses_the_upload_of_what_is_stitched_anew(flag: str, left: set[str]) -> None:
     mosaic = given(OCTMosaicState, "p", 1, 2)
     getattr(mosaic, f"reset_{flag}")()
-    assert standing(mosaic) == left
+    assert flags_set(mosaic) == left
 
 
 def test_a_slice_that_is_registered_anew_is_uploaded_anew() -> None:
     one = given(OCTSliceState, "p", 1)
     one.reset_uploaded()
-    assert standing(one) == {"registered"}
+    assert flags_set(one) == {"registered"}
     one.set_uploaded()
     one.reset_registered()
-    assert standing(one) == set()
+    assert flags_set(one) == set()
 
 
 def test_a_project_plans_both_numbers_and_no_others() -> None:

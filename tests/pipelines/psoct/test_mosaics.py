@@ -77,8 +77,8 @@ def test_a_scan_may_count_its_slices_from_zero() -> None:
 def test_an_offset_below_the_first_slice_names_offset_and_source() -> None:
     with pytest.raises(ValueError) as raised:
         logical_slice(3, -5)
-    assert str(raised.value) == "slice_offset -5 makes slice -2 of source slice 3; slices count from 1"
-    with pytest.raises(ValueError, match="slice_offset 0 makes slice 0 of source slice 0"):
+    assert str(raised.value) == "slice_offset -5 maps source slice 3 to slice -2; slices count from 1"
+    with pytest.raises(ValueError, match="slice_offset 0 maps source slice 0 to slice 0"):
         logical_slice(0)
 
 

@@ -101,7 +101,7 @@ def test_the_plan_of_the_project_is_used_where_no_number_is_given() -> None:
 
 
 def test_without_a_plan_a_number_must_be_given() -> None:
-    with pytest.raises(BadInput, match="strips a slice of 'Brain_7' has is not known: give strips_per_slice"):
+    with pytest.raises(BadInput, match="strips per slice of 'Brain_7' is unknown: give strips_per_slice"):
         lsm_project_summary(lsm({}))
     with pytest.raises(BadInput, match="or plan it once"):
         lsm_slice_matrix(lsm(PROJECT), 1)

@@ -90,7 +90,7 @@ def test_a_missing_mosaic_has_no_report() -> None:
 
 def test_a_mosaic_id_in_two_slices_needs_the_slice() -> None:
     view = psoct({(1, 2): {1: DONE}, (4, 2): {}})
-    with pytest.raises(BadInput, match="mosaic 2 is in the slices 1, 4; say which one is meant, by slice_id"):
+    with pytest.raises(BadInput, match="mosaic 2 is in the slices 1, 4: give slice_id to choose one"):
         oct_mosaic_batches(view, 2)
     assert [report.total for i in (1, 4) if (report := oct_mosaic_batches(view, 2, slice_id=i))] == [1, 0]
 

@@ -24,7 +24,29 @@ BEGIN
     RETURN truth;
 END $$;
 
+-- The rules of a head after an append, the same in every function that appends. append_one, which knows that the head was
+-- not behind its events, needs only their short form. All are inlined.
+
+-- The status: p_status, if the append says one, else the one before; of a head that was behind its events none is known.
+CREATE OR REPLACE FUNCTION status_after(p_head_version bigint, p_head_status text, p_version bigint, p_status text)
+RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_head_version < p_version THEN p_status ELSE coalesce(p_status, p_head_status) END
+$$;
+
+-- The lease token: p_set_token, if the append says one; 0 clears it.
+CREATE OR REPLACE FUNCTION token_after(p_token bigint, p_set_token bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_set_token IS NULL THEN p_token ELSE nullif(p_set_token, 0) END
+$$;
+
+-- Whether the head takes over the append's state: it was folded from the version to which the append was made. Otherwise
+-- the head keeps the state that it has, and readers fold the rest.
+CREATE OR REPLACE FUNCTION takes_state(p_state text, p_base bigint, p_version bigint) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_state IS NOT NULL AND coalesce(p_base = p_version, false)
+$$;
+
 -- Make heads for those of the streams that have none, in the order of their names, as lock_heads wants it; returns these.
+-- An append that does not write them in the end removes them again: it leaves a head only where it writes one.
 CREATE OR REPLACE FUNCTION ensure_heads(p_streams text[]) RETURNS SETOF text LANGUAGE sql AS $$
     INSERT INTO heads (stream, version)
     SELECT s, last_version(s) FROM unnest(p_streams) s
@@ -34,14 +56,13 @@ CREATE OR REPLACE FUNCTION ensure_heads(p_streams text[]) RETURNS SETOF text LAN
     RETURNING stream
 $$;
 
--- Lock the heads of streams in the order of their names, so that two appends of many streams cannot deadlock.
+-- Lock the heads of streams, made before, in the order of their names, so that two appends of many cannot deadlock.
 -- A stream that is only checked (not in p_changed) is locked FOR SHARE: several appends may check it at once.
 CREATE OR REPLACE FUNCTION lock_heads(p_streams text[], p_changed boolean[]) RETURNS SETOF heads LANGUAGE plpgsql AS $$
 DECLARE
     wanted record;
     head heads;
 BEGIN
-    PERFORM ensure_heads(p_streams);
     IF NOT false = ANY (p_changed) THEN
         RETURN QUERY SELECT h.* FROM heads h WHERE h.stream = ANY (p_streams) ORDER BY h.stream FOR NO KEY UPDATE;
         RETURN;

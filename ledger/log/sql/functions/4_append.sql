@@ -63,6 +63,18 @@ BEGIN
     RETURN reached = p_counts;
 END $$;
 
+-- Why an append is refused: conflict or guard; null where what it expects holds. p_version: the stream's, 0 where it has
+-- no event. p_head_version, p_status, p_token: its head's, for a guard; a head behind its events guards nothing. The rule
+-- of every function that appends; append_one has its short form in the WHERE of its statements. Inlined.
+CREATE OR REPLACE FUNCTION refusal(
+    p_expected bigint, p_wanted text[], p_wanted_token bigint,
+    p_version bigint, p_head_version bigint, p_status text, p_token bigint)
+RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_expected >= 0 AND p_version <> p_expected OR p_expected IN (-2, -3) AND p_version = 0 THEN 'conflict'
+                WHEN p_expected = -3 AND (p_head_version < p_version OR NOT coalesce(p_status, '') = ANY (p_wanted)
+                     OR p_wanted_token IS NOT NULL AND p_wanted_token IS DISTINCT FROM p_token) THEN 'guard' END
+$$;
+
 -- Append events to one or many streams, all or nothing, with any expectation.
 --
 -- p_streams: [{stream, expected, head, count, wanted?, token?, status?, base?, schema?, set_token?}], sorted by
@@ -95,6 +107,8 @@ DECLARE
     names text[];
     headed boolean[];
     changed boolean[];
+    written_heads text[];  -- the streams whose heads are written
+    made text[];           -- the heads that were made to be locked
     counts integer[];
     fits boolean;
     written bigint;
@@ -116,8 +130,9 @@ BEGIN
     END IF;
     SELECT array_agg(s.stream ORDER BY s.i), array_agg(s.count > 0 ORDER BY s.i),
            array_agg(s.head OR s.expected = -3 OR s.count = 0 ORDER BY s.i), array_agg(s.count ORDER BY s.i),
+           array_agg(s.stream) FILTER (WHERE s.head AND s.count > 0),
            sum(s.count) = n AND bool_and(coalesce(s.count >= 0 AND s.expected >= -3 AND s.head IS NOT NULL, false))
-      INTO names, changed, headed, counts, fits
+      INTO names, changed, headed, counts, written_heads, fits
       FROM ROWS FROM (jsonb_to_recordset(p_streams) AS (stream text, expected bigint, head boolean, count integer))
            WITH ORDINALITY s (stream, expected, head, count, i);
     IF fits AND n > 0 AND cardinality(names) > 1 THEN
@@ -131,6 +146,7 @@ BEGIN
     LOOP
         BEGIN
             attempts := attempts + 1;
+            made := ARRAY(SELECT ensure_heads((SELECT array_agg(u.name) FROM unnest(names, headed) u (name, head) WHERE u.head)));
             SELECT array_agg(greatest(h.version, last_version(s.stream)) ORDER BY s.i)
               INTO versions
               FROM unnest(names) WITH ORDINALITY s (stream, i)
@@ -141,20 +157,15 @@ BEGIN
             IF cardinality(versions) <> cardinality(names) THEN -- a stream is named twice
                 RAISE SQLSTATE '22023' USING MESSAGE = misfit;
             END IF;
-            SELECT s.stream, v.version, h.status, h.token,
-                   CASE WHEN s.expected = -3 AND v.version > 0 THEN 'guard' ELSE 'conflict' END
+            SELECT s.stream, v.version, h.status, h.token, r.reason
               INTO refused, found_version, found_status, found_token, outcome
               FROM ROWS FROM (jsonb_to_recordset(p_streams)
                    AS (stream text, expected bigint, wanted text[], token bigint)) WITH ORDINALITY
                    s (stream, expected, wanted, token, i)
               JOIN unnest(versions) WITH ORDINALITY v (version, i) USING (i)
               LEFT JOIN heads h ON h.stream = s.stream AND s.expected = -3
-             WHERE CASE WHEN s.expected >= 0 THEN v.version <> s.expected
-                        WHEN s.expected = -2 THEN v.version = 0
-                        WHEN s.expected = -3 THEN v.version = 0 OR h.version < v.version
-                             OR coalesce(NOT coalesce(h.status, '') = ANY (s.wanted), false)
-                             OR coalesce(s.token IS DISTINCT FROM h.token AND s.token IS NOT NULL, false)
-                        ELSE false END
+             CROSS JOIN LATERAL refusal(s.expected, s.wanted, s.token, v.version, h.version, h.status, h.token) r (reason)
+             WHERE r.reason IS NOT NULL
              ORDER BY i LIMIT 1;
             IF FOUND THEN
                 RAISE SQLSTATE 'LG002';
@@ -183,19 +194,19 @@ BEGIN
             END IF;
             UPDATE heads h
                SET version = s.version + s.count,
-                   status = CASE WHEN h.version < s.version THEN s.status ELSE coalesce(s.status, h.status) END,
-                   token = CASE WHEN s.set_token IS NULL THEN h.token ELSE nullif(s.set_token, 0) END,
+                   status = status_after(h.version, h.status, s.version, s.status),
+                   token = token_after(h.token, s.set_token),
                    state = CASE WHEN s.fits THEN stamped(s.state, append_many.recorded_at) ELSE h.state END,
                    state_version = CASE WHEN s.fits THEN s.version + s.count ELSE h.state_version END,
                    state_schema = CASE WHEN s.fits THEN s.schema ELSE h.state_schema END
-              FROM (SELECT t.*, v.version, p_states[t.i] AS state, p_states[t.i] IS NOT NULL AND t.base = v.version AS fits
+              FROM (SELECT t.*, v.version, p_states[t.i] AS state, takes_state(p_states[t.i], t.base, v.version) AS fits
                       FROM ROWS FROM (jsonb_to_recordset(p_streams) AS (stream text, head boolean, count integer,
                            status text, base bigint, schema integer, set_token bigint)) WITH ORDINALITY
                            t (stream, head, count, status, base, schema, set_token, i)
                       JOIN unnest(versions) WITH ORDINALITY v (version, i) USING (i)) s
              WHERE h.stream = s.stream AND s.head AND s.count > 0;
-            IF false = ANY (changed) THEN -- a checked stream that does not exist must leave no head
-                DELETE FROM heads h WHERE h.stream = ANY (names) AND h.version = 0;
+            IF NOT made <@ coalesce(written_heads, '{}') THEN
+                DELETE FROM heads h WHERE h.stream = ANY (made) AND NOT h.stream = ANY (coalesce(written_heads, '{}'));
             END IF;
             IF p_command IS NOT NULL THEN
                 INSERT INTO commands (command, digest, first_position, last_position, recorded_at)

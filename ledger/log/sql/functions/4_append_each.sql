@@ -107,10 +107,7 @@ BEGIN
             WHEN NOT may[one.i] THEN 'alone'
             WHEN one.known IS NOT NULL THEN CASE WHEN one.known = decode(one.digest, 'hex') THEN 'repeated' ELSE 'reused' END
             WHEN (one.head OR one.expected = -3) AND NOT one.locked OR one.command = ANY (command_ids) THEN 'alone'
-            WHEN one.expected >= 0 AND version <> one.expected OR one.expected IN (-2, -3) AND version = 0 THEN 'conflict'
-            WHEN one.expected = -3 AND (head_version < version OR NOT coalesce(status, '') = ANY (one.wanted)
-                                        OR one.token IS NOT NULL AND one.token IS DISTINCT FROM token) THEN 'guard'
-            ELSE 'recorded' END;
+            ELSE coalesce(refusal(one.expected, one.wanted, one.token, version, head_version, status, token), 'recorded') END;
         outcomes[one.i] := outcome;
         IF outcome = 'recorded' THEN
             times[one.i] := begun + appends * interval '1 microsecond';
@@ -128,13 +125,13 @@ BEGIN
                     head_streams[changed] := stream;
                     head_states[changed] := NULL;
                 END IF;
-                status := CASE WHEN head_version < version THEN one.status ELSE coalesce(one.status, status) END;
-                token := CASE WHEN one.set_token IS NULL THEN token ELSE nullif(one.set_token, 0) END;
+                status := status_after(head_version, status, version, one.status);
+                token := token_after(token, one.set_token);
                 head_version := version + one.count;
                 head_versions[changed] := head_version;
                 head_statuses[changed] := status;
                 head_tokens[changed] := token;
-                IF one.base = version AND p_states[one.i] IS NOT NULL THEN
+                IF takes_state(p_states[one.i], one.base, version) THEN
                     head_states[changed] := one.i;
                 END IF;
                 fresh := false;

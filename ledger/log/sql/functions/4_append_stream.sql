@@ -19,6 +19,7 @@ DECLARE
     n CONSTANT integer := cardinality(p_topics);
     last_position bigint;
     before bigint;
+    made boolean := false; -- whether the head was made to be locked
     head heads;
 BEGIN
     IF (n > 0 AND p_expected >= -3 AND p_head IS NOT NULL) IS NOT TRUE THEN
@@ -37,25 +38,20 @@ BEGIN
         END IF;
     END IF;
     IF p_head OR p_expected = -3 THEN
-        PERFORM ensure_heads(ARRAY[p_stream]);
+        made := EXISTS (SELECT ensure_heads(ARRAY[p_stream]));
         SELECT h.* INTO head FROM heads h WHERE h.stream = p_stream FOR NO KEY UPDATE;
     END IF;
     LOOP
         before := greatest(head.version, last_version(p_stream));
         recorded_at := clock_timestamp();
-        IF (CASE p_expected
-                WHEN -1 THEN false
-                WHEN -2 THEN before = 0
-                WHEN -3 THEN before = 0 OR head.version < before OR coalesce(NOT coalesce(head.status, '') = ANY (p_wanted), false)
-                             OR coalesce(p_token IS DISTINCT FROM head.token AND p_token IS NOT NULL, false)
-                ELSE before <> p_expected END) THEN
-            outcome := CASE WHEN p_expected = -3 AND before > 0 THEN 'guard' ELSE 'conflict' END;
+        outcome := refusal(p_expected, p_wanted, p_token, before, head.version, head.status, head.token);
+        IF outcome IS NOT NULL THEN
             position := 0;
             version := before;
             found_status := head.status;
             found_token := head.token;
-            IF before = 0 THEN -- a stream that does not exist must leave no head
-                DELETE FROM heads h WHERE h.stream = p_stream AND h.version = 0;
+            IF made THEN
+                DELETE FROM heads h WHERE h.stream = p_stream;
             END IF;
             RETURN;
         END IF;
@@ -82,13 +78,15 @@ BEGIN
     IF p_head THEN
         UPDATE heads h
            SET version = append_stream.version,
-               status = CASE WHEN h.version < before THEN p_status ELSE coalesce(p_status, h.status) END,
-               token = CASE WHEN p_set_token IS NULL THEN h.token ELSE nullif(p_set_token, 0) END,
+               status = status_after(h.version, h.status, before, p_status),
+               token = token_after(h.token, p_set_token),
                state = CASE WHEN u.fits THEN stamped(p_state, append_stream.recorded_at) ELSE h.state END,
                state_version = CASE WHEN u.fits THEN append_stream.version ELSE h.state_version END,
                state_schema = CASE WHEN u.fits THEN p_state_schema ELSE h.state_schema END
-          FROM (SELECT p_state IS NOT NULL AND p_base = before AS fits) u
+          FROM (SELECT takes_state(p_state, p_base, before) AS fits) u
          WHERE h.stream = p_stream;
+    ELSIF made THEN
+        DELETE FROM heads h WHERE h.stream = p_stream;
     END IF;
     IF p_command IS NOT NULL THEN
         INSERT INTO commands (command, digest, first_position, last_position, recorded_at)

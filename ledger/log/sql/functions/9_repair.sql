@@ -93,6 +93,7 @@ END $$;
 CREATE OR REPLACE FUNCTION hold_head(p_stream text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET lock_timeout = '2s' AS $$
 BEGIN
+    PERFORM ensure_heads(ARRAY[p_stream]);
     PERFORM FROM lock_heads(ARRAY[p_stream], ARRAY[true]);
     RETURN true;
 EXCEPTION WHEN lock_not_available THEN
