@@ -89,7 +89,7 @@ class Transactions:
             )
         except KafkaError as error:
             self._call.end()
-            raise KafkaUnavailable(cluster.diagnose() or f"no producer: {error}") from error
+            raise cluster.unavailable(error) from error
 
     def __enter__(self) -> Self:
         return self

@@ -107,10 +107,10 @@ def recorded(log: Ledger, after: int = 0) -> list[Row]:
     """The events of the log after a position, read without its code."""
     with log.reader() as connection:
         rows: Iterable[Any] = connection.execute(
-            """SELECT position, stream, version, topic, schema,
+            f"""SELECT position, stream, version, topic, schema,
                       coalesce(raw, convert_to(data::text, 'UTF8')), meta,
                       to_char(recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
-                 FROM ledger.events WHERE position > %s""",
+                 FROM {log.schema}.events WHERE position > %s""",
             (after,),
         ).fetchall()
     return [
