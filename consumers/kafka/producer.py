@@ -33,6 +33,7 @@ from .envelope import Outgoing
 
 BACKOFF: Final = 5
 """Milliseconds; see rule 5."""
+COMPRESSIONS: Final = ("gzip", "lz4", "zstd")
 MAX_REQUEST: Final = 1_000_000
 
 

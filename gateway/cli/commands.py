@@ -94,6 +94,12 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
         ),
         "reaper": Group("The reaper: ends claims of vanished workers.", {"run": "jobs.worker:run_reaper"}),
     },
+    "Kafka": {
+        "kafka": Group(
+            "Kafka: a broker on this machine, and whether a cluster can be used.",
+            {"broker": "kafka.broker:broker", "check": "kafka.broker:check"},
+        ),
+    },
     "Operate": {
         "init": "admin:init", "doctor": "admin:doctor",
         "views": Group(

@@ -71,7 +71,7 @@ def code_of(error: Exception) -> Code:
             return Code.MISUSE
         case e.StreamNotFound():
             return Code.NOT_FOUND
-        case e.ServerUnavailable() | e.SchemaMismatch():
+        case e.ServerUnavailable() | e.KafkaUnavailable() | e.SchemaMismatch():
             return Code.UNREACHABLE
         case _:
             return Code.REFUSED

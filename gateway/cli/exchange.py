@@ -273,7 +273,7 @@ def _format(ledger: Ledger, name: str, given: dict[str, Any]) -> Format:
     from ledger.exchange.csv_files import Dialect, EnvelopeCsv
     from ledger.exchange.importer import told_statuses, zone_named
     from ledger.exchange.json_lines import JsonLines
-    from ledger.exchange.mapping import MappedCsv, MappedJsonLines
+    from ledger.exchange.mapped_files import MappedCsv, MappedJsonLines
 
     kind, zone = kind_of(given["format"], name), zone_named(given["time_zone"])
     _check_options(kind, given)
@@ -305,7 +305,7 @@ def _is_mapped(given: dict[str, Any]) -> bool:
 
 
 def _mapped(given: dict[str, Any]) -> Any:
-    from ledger.exchange.mapping import Mapped
+    from ledger.exchange.mapped_files import Mapped
 
     names = (
         "category",

@@ -1,6 +1,6 @@
 """An event. Its topic is permanent; its fields only grow; `to` is the status that it leads to."""
 
-from __future__ import annotations
+# The annotations are no texts here: pydantic would evaluate those of Event for each class of events.
 
 import json
 from collections.abc import Mapping, Sequence, Set

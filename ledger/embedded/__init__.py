@@ -12,6 +12,6 @@ decide when the server stops: with its last client, however that client died.
     reaper.py    the small program that stops it
 """
 
-from ledger.embedded.sharing import Embedded, throwaway
+from ledger.embedded.shared_server import Embedded, throwaway
 
 __all__ = ["Embedded", "throwaway"]

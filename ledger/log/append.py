@@ -13,10 +13,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from ..domain import canonical_json
+from ..domain.frozen import FrozenDict
 from ..domain.state import dump
 from ..domain.stream import Stream
 from ..domain.topics import leads_to
 from ..errors import BadInput, shown
+from .binary import time_of
 
 if TYPE_CHECKING:
     from ..domain.event import Event
@@ -148,22 +150,39 @@ class Append(NamedTuple):
     head: bool = True
 
 
-class Appended(NamedTuple):
-    """The result of an append: contiguous positions, the version of each stream after it, and the time.
-
-    repeated: this command id was recorded before, and nothing was recorded again.
-    """
+class _Answer(NamedTuple):
+    """What the database answers; most callers read none of it, so nothing is made of it before."""
 
     first_position: int
     last_position: int
-    recorded_at: datetime
-    versions: Mapping[str, int]
+    micros: int
+    reached: tuple[tuple[str, int], ...]
     repeated: bool = False
+
+
+class Appended(_Answer):
+    """The result of an append: contiguous positions, the version of each stream after it, and the time.
+
+    repeated: this command id was recorded before, and nothing was recorded again. micros: the time in
+    microseconds since 2000. reached: each stream with its version.
+    """
+
+    __slots__ = ()
+
+    @property
+    def recorded_at(self) -> datetime:
+        """When it was recorded, by the database's clock, in UTC."""
+        return time_of(self.micros)
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The version of each stream after it."""
+        return FrozenDict(dict(self.reached))
 
     @property
     def version(self) -> int:
         """The version of the stream, if the append had only one."""
-        (version,) = self.versions.values()
+        ((_, version),) = self.reached
         return version
 
 
@@ -179,10 +198,12 @@ def status_of(events: Sequence[Event]) -> str | None:
 
 def append_to(stream: str, events: Sequence[Event | Body], expected: Expected | int = ANY) -> Append:
     """The append of events to a stream that was not opened."""
+    if expected is not ANY:
+        expected = as_expected(expected)
     domain = [event for event in events if not isinstance(event, Body)]
     status = status_of(domain) if domain else None
     bodies = [body_of(event) for event in events] if domain else events
-    return Append(stream, bodies, as_expected(expected), status=status)  # type: ignore[arg-type]
+    return Append(stream, bodies, expected, status)  # type: ignore[arg-type]
 
 
 def append_of(stream: Stream[Any, Any]) -> Append:

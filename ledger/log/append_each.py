@@ -12,10 +12,9 @@ from itertools import chain
 from json.encoder import encode_basestring_ascii
 from typing import Final, NamedTuple
 
-from ..domain.frozen import FrozenDict
 from .append import Append, Appended, digest_of
 from .appender import SQL, refusal, spec
-from .binary import BYTEA, array, columns, elements, integers, number, numbers, texts, time_of
+from .binary import BYTEA, array, columns, elements, integers, number, numbers, texts
 from .connection import CallingConnection
 from .recorded import Meta
 
@@ -43,8 +42,8 @@ class Outcome(NamedTuple):
         if word not in ("recorded", "repeated"):
             stream = append.stream
             raise refusal(word, {stream: append}, command, stream, version, status, token)
-        last, at = position + len(append.events) - 1, time_of(micros)
-        return Appended(position, last, at, FrozenDict({append.stream: version}), word == "repeated")
+        last = position + len(append.events) - 1
+        return Appended(position, last, micros, ((append.stream, version),), word == "repeated")
 
 
 @cache

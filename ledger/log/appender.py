@@ -12,20 +12,18 @@ import json
 import random
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC
-from functools import cache, partial
+from functools import cache
 from itertools import count
 from json.encoder import encode_basestring_ascii
 from operator import itemgetter
 from struct import Struct
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
 import psycopg
 from psycopg.errors import UniqueViolation
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from ..domain.frozen import FrozenDict
 from ..errors import (
     AppendUncertain,
     BadInput,
@@ -37,7 +35,7 @@ from ..errors import (
     shown,
 )
 from .append import Append, Appended, Body, Exact, Guard, digest_of
-from .binary import BYTEA, array, columns, integers, number, numbers, time_of
+from .binary import BYTEA, array, columns, integers, micros_of, number, numbers
 from .connection import CallingConnection, may_prepare
 from .pool import Pool
 from .recorded import Meta
@@ -47,6 +45,7 @@ from .sql import Statements
 SQL = Statements(__package__, "append")
 Connection = psycopg.Connection[Any]
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Appender:
@@ -74,15 +73,16 @@ class Appender:
         lost: how a first attempt ended, made in a call with other appends (`ledger.log.committer`).
         Raises Refused, BadInput, ServerUnavailable.
         """
-        attempt = partial(
-            send, schema=self._schema, appends=appends, meta=meta.text or meta.body(), command=meta.command,
-            order=order,
-        )  # fmt: skip
+        given = (self._schema, appends, meta.text or meta.body(), meta.command, order)
         try:
             if lost is not None:
                 raise lost
-            return self._once(attempt)
+            return self._once(send, *given)
         except (Lost, *TRANSIENT) as error:
+
+            def attempt(connection: CallingConnection) -> Appended:
+                return send(connection, *given)
+
             exact = all(isinstance(append.expected, Exact) for append in appends)
             return self._again(error, attempt, [a.stream for a in appends], meta.command is not None, exact)
 
@@ -122,7 +122,9 @@ class Appender:
                 break
         raise AppendUncertain(streams) from lost
 
-    def _once(self, attempt: Callable[[CallingConnection], T]) -> T:
+    def _once(
+        self, attempt: Callable[Concatenate[CallingConnection, P], T], *given: P.args, **more: P.kwargs
+    ) -> T:
         """One attempt. Raises Lost or TRANSIENT where it may be repeated, else the ledger's errors."""
         pool = self._pool
         try:
@@ -130,7 +132,7 @@ class Appender:
         except psycopg.Error as error:
             raise_ours(error)
         try:
-            return attempt(connection)
+            return attempt(connection, *given, **more)
         except TRANSIENT:
             raise
         except psycopg.Error as error:
@@ -251,8 +253,7 @@ def _send_one(connection: CallingConnection, schema: str, append: Append, meta: 
     _, _, _, position, _, _, version, _, _, micros, _, _ = _RECORD.unpack_from(row)
     if row[_RECORDED] != b"recorded":
         raise _refused(append, None, _decoded(row))
-    at_time = time_of(micros)
-    return Appended(position, position, at_time, FrozenDict({stream: version}))
+    return Appended(position, position, micros, ((stream, version),))
 
 
 def _expectation(append: Append) -> tuple[int, Sequence[str] | None, int | None]:
@@ -301,17 +302,17 @@ def _send_stream(
     position, version, at, outcome, *_ = found
     if outcome not in ("recorded", "repeated"):
         raise _refused(append, command, found)
-    versions = FrozenDict({stream: version})
-    return Appended(position, position + len(events) - 1, at.astimezone(UTC), versions, outcome == "repeated")
+    last, micros = position + len(events) - 1, at if isinstance(at, int) else micros_of(at)
+    return Appended(position, last, micros, ((stream, version),), outcome == "repeated")
 
 
 def _decoded(record: bytes) -> tuple[Any, ...]:
-    """A record of append_one or append_stream, as psycopg would read it."""
+    """A record of append_one or append_stream, as psycopg would read it; the time in microseconds."""
     position, version, micros, outcome, status, token = columns(record)
     return (
         None if position is None else number(position),
         None if version is None else number(version),
-        None if micros is None else time_of(number(micros)),
+        None if micros is None else number(micros),
         bytes.decode(outcome or b""),
         None if status is None else status.decode(),
         None if token is None else number(token),
@@ -366,9 +367,9 @@ def _send_many(
         given_values = [_column(value) if isinstance(value, tuple) else value for value in values]
         ((outcome, first, at, before, *found),) = _row(connection, SQL.append_many.text(schema), given_values)
     if outcome in ("recorded", "repeated"):
-        versions = {a.stream: was + len(a.events) for a, was in zip(ordered, before, strict=True)}
-        last = first + len(bodies) - 1
-        return Appended(first, last, at.astimezone(UTC), FrozenDict(versions), outcome == "repeated")
+        reached = tuple((a.stream, was + len(a.events)) for a, was in zip(ordered, before, strict=True))
+        micros = at if isinstance(at, int) else micros_of(at)
+        return Appended(first, first + len(bodies) - 1, micros, reached, outcome == "repeated")
     raise refusal(outcome, {append.stream: append for append in ordered}, command, *found)
 
 
@@ -420,7 +421,7 @@ def _call(
     connection: CallingConnection, schema: str, specs: str, states: Any, of: Any, nth: Any, topics: Any,
     schemas: Any, datas: Any, raws: Any, metas: Any, meta: str, command: str | None, digest: bytes | None,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """What append_many returns, as psycopg would read it."""
+    """What append_many returns, as psycopg would read it; the time in microseconds."""
     values = [
         specs.encode(), array(states), integers(of), integers(nth), array(topics), integers(schemas),
         array(datas), array(raws, BYTEA), array(metas), meta.encode(),
@@ -428,7 +429,7 @@ def _call(
     ]  # fmt: skip
     record = connection.call(*_call_many(schema), values, _MANY_FORMATS)
     outcome, first, micros, before, *found = columns(record)
-    at = None if micros is None else time_of(number(micros))
+    at = None if micros is None else number(micros)
     versions = None if before is None else numbers(before)
     refusal = [None if value is None else read(value) for read, value in zip(_REFUSAL, found, strict=True)]
     return bytes.decode(outcome or b""), None if first is None else number(first), at, versions, *refusal

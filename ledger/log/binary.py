@@ -33,6 +33,11 @@ def time_of(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
+def micros_of(time: datetime) -> int:
+    """The same number of a time that psycopg has read."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
 def array(values: Sequence[Any], kind: int = TEXT) -> bytes | None:
     """A text[] or bytea[]; null if it has values and all of them are null."""
     parts = [_ARRAY.pack(1, 1, kind, len(values), 1)]

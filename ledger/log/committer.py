@@ -18,7 +18,6 @@ What a group cannot do is done by the appends themselves, each in its own thread
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from threading import Lock
@@ -30,7 +29,7 @@ from psycopg.errors import LockNotAvailable, QueryCanceled
 from .append import Append, Appended
 from .append_each import ALONE, Outcome, send_each
 from .appender import Appender, Lost
-from .pool import Pool
+from .pool import Pool, Process
 from .recorded import Meta
 from .server_errors import TRANSIENT
 
@@ -82,7 +81,7 @@ class Committer:
 
     def _begin_anew(self) -> None:
         """Forget what is under way; in a fork it belongs to the parent."""
-        self._pid = os.getpid()
+        self._pid = Process.pid
         self._mutex = Lock()
         self._queue: list[Waiting] = []
         self._leading: set[Waiting] = set()
@@ -95,7 +94,7 @@ class Committer:
 
     def append(self, append: Append, meta: Meta) -> Appended:
         """Record an append, alone or with others that wait. Raises what `Appender.append` raises."""
-        if self._pid != os.getpid():
+        if self._pid != Process.pid:
             self._begin_anew()
         mine = Waiting(append, meta)
         try:
@@ -125,8 +124,7 @@ class Committer:
         """Whether it goes at once, of many with all that wait; else it is in the queue now."""
         with self._mutex:
             self._inside += 1
-            if self._may_lead(mine):
-                self._let_lead(mine)
+            if self._takes_lead(mine):
                 if self._queue and self._inside > FEW:
                     self._gather(mine)
                 return True
@@ -135,15 +133,15 @@ class Committer:
             self._queue.append(mine)
             return False
 
-    def _may_lead(self, one: Waiting) -> bool:
-        return (
-            max(self._inside, self._last) <= FEW or not self._leading
-        ) and one.append.stream not in self._streams
-
-    def _let_lead(self, one: Waiting) -> None:
+    def _takes_lead(self, one: Waiting) -> bool:
+        """Whether it may lead, and now does."""
+        crowd = self._inside > FEW or self._last > FEW
+        if (crowd and self._leading) or one.append.stream in self._streams:
+            return False
         one.group, one.since = [one], time.monotonic()
         self._leading.add(one)
         self._streams.add(one.append.stream)
+        return True
 
     def _gather(self, leader: Waiting) -> None:
         """Move what waits from the queue to the leader's group."""
@@ -192,24 +190,24 @@ class Committer:
     def _heir(self) -> Waiting | None:
         """The first in the queue that may lead, and now does."""
         for nth, one in enumerate(self._queue):
-            if self._may_lead(one):
+            if self._takes_lead(one):
                 del self._queue[nth]
-                self._let_lead(one)
                 return one
         return None
 
     def _end(self, mine: Waiting) -> None:
         """Pass the lead on, and wake the followers."""
-        mine.ended = True
+        mine.ended, group = True, mine.group
         with self._mutex:
             self._leading.discard(mine)
-            self._inside -= len(mine.group)
-            self._last = len(mine.group)
-            self._streams.difference_update([one.append.stream for one in mine.group])
+            self._inside -= len(group)
+            self._last = len(group)
+            for one in group:
+                self._streams.discard(one.append.stream)
             heir = self._heir() if self._queue else None
         if heir is not None:
             heir.turn.release()
-        for one in mine.group:
+        for one in group:
             if one is not mine:
                 one.outcome = one.outcome or _interrupted()
                 one.turn.release()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 PAGE: Final = 1000
 """Events per page when reading; 500 to 1,000 are fastest."""
+_checked_once = lru_cache(4096)(checked)
+"""The check of names that an append makes: mostly of a stream to which was just appended."""
 O = TypeVar("O", bound=Stream[Any, Any])  # noqa: E741
 P = TypeVar("P", bound=Stream[Any, Any])
 Q = TypeVar("Q", bound=Stream[Any, Any])
@@ -178,19 +180,27 @@ class Ledger:
         """Append to many streams, all or nothing. Repeating a command id returns the first result."""
         announced = self.first_appends.seen
         for append in appends:
-            checked(append.stream)
+            try:
+                _checked_once(append.stream)
+            except TypeError:  # no text at all
+                checked(append.stream)
             for body in append.events:
                 if body.topic not in announced:
                     self.first_appends.announce(appends)
         if CALLBACKS.stack and (around := callback_transaction(self)) is not None:
             around.refuse_held(append.stream for append in appends)
-        plain = command is None and not meta and ambient() is NOBODY
-        given = self._meta if plain else self.meta(command=command, **meta)
+        who = ambient()
+        if command is None and not meta and (who is NOBODY or who.actor is not None):
+            given = self._meta if who is NOBODY else who
+        else:
+            given = self.meta(command=command, **meta)
         if len(appends) == 1 and not CALLBACKS.stack:
             appended = self.committer.append(appends[0], given)
         else:
             appended = self.appender.append(appends, given)
-        self.wakeup.appended()
+        self.wakeup.count += 1  # as its appended() does
+        if self.wakeup.waiting:
+            self.wakeup.wake()
         return appended
 
     def append_from(self, stream: str, choices: Choices, **meta: Any) -> Chosen | None:

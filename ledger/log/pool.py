@@ -26,6 +26,19 @@ NAME = "pledger"
 """What the server shows as the name of the program."""
 
 
+class Process:
+    """The number of this process. To ask the system each time would cost a twentieth of an append."""
+
+    pid = os.getpid()
+
+
+def _became_a_fork() -> None:
+    Process.pid = os.getpid()
+
+
+os.register_at_fork(after_in_child=_became_a_fork)
+
+
 class RestartingConnection(CallingConnection):
     """A connection that first restarts an embedded server that was killed."""
 
@@ -58,7 +71,7 @@ class Pool:
         """`max_size` connections at once; a caller waits up to `timeout` seconds for one of them."""
         self.conninfo, self.max_size, self.timeout = conninfo, max_size, timeout
         self._pool: ConnectionPool[CallingConnection] | None = None
-        self._pid = os.getpid()
+        self._pid = Process.pid
         self._opening = threading.Lock()
         self._at_hand: list[CallingConnection] = []
         self._ready: list[RestartingConnection] = []  # connections that the pool takes instead of new ones
@@ -76,7 +89,7 @@ class Pool:
 
     def take(self) -> CallingConnection:
         """A connection that is alive, to be given back. Raises psycopg's errors; else use `connection`."""
-        while self._at_hand and self._pid == os.getpid():
+        while self._at_hand and self._pid == Process.pid:
             try:
                 connection = self._at_hand.pop()
             except IndexError:  # another thread was faster
@@ -93,7 +106,7 @@ class Pool:
         but not while a thread waits for the pool. Both sides write first and then check, so that one of them
         sees the other.
         """
-        if not self._waiting and not self._at_hand and not connection.closed and self._pid == os.getpid():
+        if not self._waiting and not self._at_hand and not connection.closed and self._pid == Process.pid:
             self._at_hand.append(connection)
             if self._waiting:
                 self._put_away()
@@ -101,7 +114,7 @@ class Pool:
         self._return(connection)
 
     def _take_from_pool(self) -> CallingConnection:
-        pool = self._pool if self._pool is not None and self._pid == os.getpid() else self._open()
+        pool = self._pool if self._pool is not None and self._pid == Process.pid else self._open()
         self._waiting.add(threading.get_ident())
         self._put_away()
         try:
@@ -129,7 +142,7 @@ class Pool:
 
     def _return(self, connection: CallingConnection) -> None:
         try:
-            if self._pool is not None and self._pid == os.getpid():
+            if self._pool is not None and self._pid == Process.pid:
                 self._pool.putconn(connection)
                 return
         except ValueError:  # it is of a pool that was closed meanwhile
@@ -141,14 +154,14 @@ class Pool:
         at_exit.forget(self)
         pool, self._pool = self._pool, None
         for kept in (self._at_hand, self._ready):
-            while kept and self._pid == os.getpid():
+            while kept and self._pid == Process.pid:
                 kept.pop().close()
-        if pool is not None and self._pid == os.getpid():
+        if pool is not None and self._pid == Process.pid:
             pool.close()
 
     def _open(self) -> ConnectionPool[CallingConnection]:
-        if self._pid != os.getpid():  # locks that another thread of the parent held stay locked
-            self._pid, self._pool, self._opening = os.getpid(), None, threading.Lock()
+        if self._pid != Process.pid:  # locks that another thread of the parent held stay locked
+            self._pid, self._pool, self._opening = Process.pid, None, threading.Lock()
             self._at_hand, self._ready, self._waiting = [], [], set()
         with self._opening:
             if self._pool is None:

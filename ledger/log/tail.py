@@ -121,34 +121,41 @@ class Tail:
 
 
 class Wakeup:
-    """Wakes the followers of this process when this process appends, before their pause ends."""
+    """Wakes the followers of this process when this process appends, before their pause ends.
+
+    count: the appends of this process. waiting: the followers that wait.
+    """
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._waiting = 0
-        self._count = 0
+        self.waiting = 0
+        self.count = 0
 
     def appended(self) -> None:
         """Wake the followers after an append; costs almost nothing where none waits."""
-        self._count += 1
-        if self._waiting:
-            with self._condition:
-                self._condition.notify_all()
+        self.count += 1
+        if self.waiting:
+            self.wake()
+
+    def wake(self) -> None:
+        """Wake them."""
+        with self._condition:
+            self._condition.notify_all()
 
     def seen(self) -> int:
         """How many appends this process has recorded; pass it to `wait`."""
-        return self._count
+        return self.count
 
     def wait(self, seen: int, seconds: float, stop: threading.Event | None = None) -> None:
         """Wait until this process records more than `seen` appends, `stop` is set, or the time is over."""
         deadline = time.monotonic() + seconds
         with self._condition:
-            self._waiting += 1
+            self.waiting += 1
             try:
-                while self._count == seen and not (stop and stop.is_set()):
+                while self.count == seen and not (stop and stop.is_set()):
                     left = deadline - time.monotonic()
                     if left <= 0:
                         return
                     self._condition.wait(min(left, 0.05))  # wake up to check `stop`
             finally:
-                self._waiting -= 1
+                self.waiting -= 1

@@ -193,14 +193,14 @@ class _PastApplier(Applier):
             only=conditions(view),
         )  # fmt: skip
         copy = Copy(view.name, 0, 0, 0, view.definition, building=True, indexed=False, inline=False)
-        super().__init__(_PastShelf(maker), view, copy, feed=feed)
+        super().__init__(_PastCopies(maker), view, copy, feed=feed)
         self._maker = maker
 
     def _send(self, statement: Statement, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._maker._rows(SQL[f"past_{statement.name}"], view=self.view.name, **parameters)
 
 
-class _PastShelf(Copies):
+class _PastCopies(Copies):
     """The names of a past's tables."""
 
     def __init__(self, maker: Maker) -> None:

@@ -1,6 +1,6 @@
 """What goes wrong around a reaction stops its reactor loudly; what goes wrong with the server is ridden out.
 
-What goes wrong with an event is in test_parking.py.
+What goes wrong with an event is in test_parked.py.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from typing import Any, NoReturn
 
 import psycopg
 
-from tests.docs.matching import matches
 from tests.docs.pages import Block, name_of, runnable
+from tests.docs.shown_output import matches
 
 PROGRAMS = frozenset({"pledger", "pg_dump", "pg_restore", "psql", "createdb", "python"})
 """What a console block may run; all else must be marked as not run."""

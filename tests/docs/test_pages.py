@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +17,10 @@ import pytest
 from psycopg import sql
 
 from ledger.embedded import Embedded
-from tests.docs.matching import matches
 from tests.docs.pages import ROOT, anchors, blocks, links, name_of, pages, runnable
+from tests.docs.shown_output import matches
 from tests.docs.skipped import SKIPPED
+from tests.fork_server import python
 
 PAGES = {name_of(page): page for page in pages()}
 RUN = sorted(name for name, page in PAGES.items() if any(block.mark != "not run" for block in runnable(page)))
@@ -46,12 +47,10 @@ def reader(postgres: Embedded, dsn: str, admin: str, tmp_path: Path) -> dict[str
     tools.mkdir()
     home.mkdir()
     # -P: as an installed command, `pledger` does not look for modules in the present folder.
-    script = f'PYTHONPATH="$PYTHONPATH:{ROOT}" exec "{sys.executable}" -P -W error -m gateway.cli.main "$@"'
-    (tools / "pledger").write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    (tools / "pledger").chmod(0o755)
-    python = f'PYTHONPATH="$PYTHONPATH:{ROOT}" exec "{sys.executable}" -W error "$@"'
-    (tools / "python").write_text(f"#!/bin/sh\n{python}\n", encoding="utf-8")
-    (tools / "python").chmod(0o755)
+    for name, words in {"pledger": ["-P", "-m", "gateway.cli.main"], "python": []}.items():
+        command = f'PYTHONPATH="$PYTHONPATH:{ROOT}" exec {shlex.join([*python(), *words])} "$@"'
+        (tools / name).write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+        (tools / name).chmod(0o755)
     found = [str(tools), str(Path(psutil.Process(pid).exe()).parent), os.environ["PATH"]]
     return {
         "PATH": os.pathsep.join(found), "HOME": str(home), "LEDGER_HOME": str(home / "ledger"),
@@ -65,7 +64,7 @@ def reader(postgres: Embedded, dsn: str, admin: str, tmp_path: Path) -> dict[str
 def test_a_page_does_what_it_says(name: str, reader: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    command = [sys.executable, "-W", "error", "-m", "tests.docs.play", str(PAGES[name])]
+    command = [*python(), "-m", "tests.docs.play", str(PAGES[name])]
     ways: dict[str, Any] = {"cwd": folder, "env": reader | {"PYTHONPATH": str(ROOT)}, "text": True}
     done = subprocess.run(command, capture_output=True, timeout=300, check=False, **ways)
     assert done.returncode == 0, done.stderr
@@ -147,7 +146,7 @@ def test_a_page_that_is_wrong_is_caught(
 ) -> None:
     page = tmp_path / "wrong.md"
     page.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-W", "error", "-m", "tests.docs.play", str(page)]
+    command = [*python(), "-m", "tests.docs.play", str(page)]
     ways: dict[str, Any] = {"cwd": tmp_path, "env": reader | {"PYTHONPATH": str(ROOT)}, "text": True}
     done = subprocess.run(command, capture_output=True, timeout=300, check=False, **ways)
     assert done.returncode != 0

@@ -16,7 +16,7 @@ from ledger.exchange import Source
 from ledger.exchange.csv_files import Dialect, EnvelopeCsv
 from ledger.exchange.importer import told_statuses, zone_named
 from ledger.exchange.json_lines import JsonLines
-from ledger.exchange.mapping import Mapped, MappedCsv
+from ledger.exchange.mapped_files import Mapped, MappedCsv
 from tests.exchange.conftest import events, imported, read
 
 Written = Callable[..., Path]

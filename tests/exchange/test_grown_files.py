@@ -15,7 +15,7 @@ import pytest
 from ledger import BadFile, Ledger
 from ledger.exchange.csv_files import Dialect
 from ledger.exchange.json_lines import JsonLines
-from ledger.exchange.mapping import Mapped, MappedCsv
+from ledger.exchange.mapped_files import Mapped, MappedCsv
 from ledger.exchange.record import Recorder
 from tests.exchange.conftest import events, imported
 from tests.gateway.conftest import Ended

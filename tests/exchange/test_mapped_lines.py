@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ledger import BadFile, Ledger
-from ledger.exchange.mapping import Mapped, MappedJsonLines
+from ledger.exchange.mapped_files import Mapped, MappedJsonLines
 from tests.exchange.conftest import events, imported, read
 from tests.gateway.conftest import Ended
 

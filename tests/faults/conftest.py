@@ -9,24 +9,32 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
+import psycopg
 import pytest
+from psycopg import sql
 
+import ledger
 from ledger import Ledger
-from ledger.embedded import Embedded
-from tests.faults.rewinding import OLD, Backup, append
+from ledger.embedded import Embedded, throwaway
+from ledger.log.install import init
+from tests.faults.backup import OLD, Backup, append
 from tests.temporary import short_folder
 
+if TYPE_CHECKING:
+    from tests.faults.crashes import Proxy
+
+_numbers = count(1)
 ROOT = Path(__file__).parents[2]
 CHILD_PATH = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
 CLIENT = """
 import sys
 from pathlib import Path
-from ledger import Ledger
 from ledger.embedded import Embedded
-from tests.faults.rewinding import OLD, Backup, append
 
 server = Embedded(Path(sys.argv[1]), durable=False)
 server.acquire(timeout=60)
@@ -90,6 +98,34 @@ class Clients:
             client.communicate()
 
 
+@pytest.fixture(scope="module")
+def durable() -> Iterator[Embedded]:
+    """A server whose commits survive, to be killed."""
+    with throwaway(durable=True) as server:
+        yield server
+
+
+@pytest.fixture
+def hardy(durable: Embedded) -> Iterator[Ledger]:
+    """A ledger in a new database on that server."""
+    name = f"hardy_{next(_numbers)}"
+    with psycopg.connect(durable.dsn(), autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    with psycopg.connect(durable.dsn(name), autocommit=True) as connection:
+        init(connection)
+    with ledger.connect(durable.dsn(name), actor="tester") as opened:
+        yield opened
+
+
+@pytest.fixture
+def proxy(dsn: str, folder: Path) -> Iterator[Proxy]:
+    """A proxy before the server of the tests, which can lose answers."""
+    from tests.faults.crashes import between  # it imports this module
+
+    with between(dsn, folder) as proxy:
+        yield proxy
+
+
 @pytest.fixture
 def clients() -> Iterator[Clients]:
     ours = Clients()
@@ -105,14 +141,14 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-def make_shelf() -> Path:
+def open_folder() -> Path:
     """A folder that the server's user can reach even when we are root, which pytest's own is not."""
-    folder = short_folder("shelf")
+    folder = short_folder("folder")
     folder.chmod(0o711)
     return folder
 
 
-def clear_shelf(folder: Path) -> None:
+def clear_folder(folder: Path) -> None:
     for conf in folder.rglob("server.conf"):
         server = Embedded(conf.parent)
         server.stop(immediate=True)
@@ -121,17 +157,17 @@ def clear_shelf(folder: Path) -> None:
 
 
 @pytest.fixture
-def shelf() -> Iterator[Path]:
-    folder = make_shelf()
+def folder() -> Iterator[Path]:
+    folder = open_folder()
     yield folder
-    clear_shelf(folder)
+    clear_folder(folder)
 
 
 @pytest.fixture(scope="session")
 def old_home() -> Iterator[Path]:
-    folder = make_shelf()
+    folder = open_folder()
     yield folder / "home"
-    clear_shelf(folder)
+    clear_folder(folder)
 
 
 @pytest.fixture
@@ -144,8 +180,8 @@ def server(old_home: Path) -> Iterator[Embedded]:
 
 
 @pytest.fixture
-def home(shelf: Path) -> Path:
-    return shelf / "home"
+def home(folder: Path) -> Path:
+    return folder / "home"
 
 
 @pytest.fixture

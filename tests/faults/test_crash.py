@@ -6,48 +6,24 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 import ledger
 from ledger import ANY, NEW, AppendUncertain, Exact, Ledger, ServerUnavailable
-from ledger.embedded import Embedded, throwaway
+from ledger.embedded import Embedded
 from ledger.log import read
 from ledger.log.cursor import Checkpoint
-from ledger.log.install import init
 from ledger.log.sql import run
-from tests.faults.conftest import eventually, make_shelf
-from tests.faults.crashes import Proxy, between, crash, keep_log_in_memory, kill
+from tests.faults.conftest import eventually
+from tests.faults.crashes import Proxy, crash, keep_log_in_memory, kill
 from tests.faults.readers import Tail, bound_then_rows, check_order, skipped
 from tests.faults.schedules import look, put
 from tests.faults.writers import committed, writing
 from tests.lamp import LampRead, OpenLamp
-
-_numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def durable() -> Iterator[Embedded]:
-    """A server whose commits survive, to be killed."""
-    with throwaway(durable=True) as server:
-        yield server
-
-
-@pytest.fixture
-def hardy(durable: Embedded) -> Iterator[Ledger]:
-    """A ledger in a database of its own on that server."""
-    name = f"hardy_{next(_numbers)}"
-    with psycopg.connect(durable.dsn(), autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    with psycopg.connect(durable.dsn(name), autocommit=True) as connection:
-        init(connection)
-    with ledger.connect(durable.dsn(name), actor="tester") as opened:
-        yield opened
 
 
 def survive(
@@ -176,14 +152,6 @@ def test_a_follower_that_lives_on_keeps_no_bound_over_a_crash(durable: Embedded,
 
 
 # The answer is lost
-
-
-@pytest.fixture
-def proxy(dsn: str) -> Iterator[Proxy]:
-    folder = make_shelf()
-    with between(dsn, folder) as proxy:
-        yield proxy
-    folder.rmdir()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,12 @@ from psycopg.conninfo import make_conninfo
 
 import ledger
 from ledger import ANY, NEW, AppendUncertain, EffectFailed, Exact, Ledger, LedgerBusy
-from ledger.embedded import Embedded, throwaway
+from ledger.embedded import Embedded
 from ledger.log.install import init
 from ledger.machines import From, Machine, State
 from tests.faults.appenders import Faults, appending, judge
-from tests.faults.conftest import eventually, make_shelf
-from tests.faults.crashes import Proxy, between, kill
+from tests.faults.conftest import eventually
+from tests.faults.crashes import Proxy, kill
 from tests.faults.schedules import as_owner
 from tests.lamp import LampRead
 
@@ -124,14 +125,6 @@ def test_a_move_that_its_commit_refuses_is_refused(strict: Ledger, admin_dsn: st
 
 
 @pytest.fixture
-def proxy(dsn: str) -> Iterator[Proxy]:
-    folder = make_shelf()
-    with between(dsn, folder) as proxy:
-        yield proxy
-    folder.rmdir()
-
-
-@pytest.fixture
 def far(proxy: Proxy, log: Ledger) -> Iterator[Ledger]:
     """The ledger of `log`, reached through the proxy, with one connection on which all is prepared."""
     with ledger.connect(proxy.dsn, actor="tester", max_size=1, timeout=3) as far:
@@ -176,13 +169,6 @@ LOGINS = {
     "both": "default_transaction_isolation = 'serializable'; synchronous_commit = 'off'",
 }
 """Roles that appenders come as, and what is set for them."""
-
-
-@pytest.fixture(scope="module")
-def durable() -> Iterator[Embedded]:
-    """A server whose commits survive, to be killed."""
-    with throwaway(durable=True) as server:
-        yield server
 
 
 @pytest.fixture
@@ -281,15 +267,25 @@ class Killer:
 
 
 def campaign(
-    server: Embedded, ways: list[str], folder: Path, seconds: float, *, pause: float = 0.1, believe: str = ""
+    server: Embedded,
+    ways: list[str],
+    folder: Path,
+    seconds: float,
+    *,
+    pause: float = 0.1,
+    enough: float = inf,
+    believe: str = "",
 ) -> tuple[Faults, Counter[str]]:
-    """Kill for so long under appenders, never with a pause of 0; what was found, and the figures."""
+    """Kill for so long under appenders, or until there were enough kills; what was found, and the figures.
+
+    With a pause of 0 nothing is killed.
+    """
     seed = random.randrange(2**20)
     killer = Killer(server, seed, pause)
     with appending(folder, ways, seed=seed, believe=believe) as records:
         eventually(lambda: all(record.exists() and record.stat().st_size for record in records), 60)
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end and killer.kills.total() < enough:
             killer.once() if pause else time.sleep(0.1)
     killer.close()
     server.acquire()
@@ -305,7 +301,7 @@ def _password(server: Embedded) -> str:
 def test_what_is_acknowledged_is_stored_and_what_is_refused_is_not(
     durable: Embedded, ways: list[str], tmp_path: Path
 ) -> None:
-    faults, figures = campaign(durable, ways, tmp_path, 20)
+    faults, figures = campaign(durable, ways, tmp_path, 60, enough=40)
     assert not any(faults), faults
     assert figures["acknowledged"] > 1000
     assert figures["refused"] > 20

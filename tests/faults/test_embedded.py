@@ -256,8 +256,8 @@ def test_the_reaper_needs_nothing_of_ours() -> None:
     assert imported - {"__future__"} <= sys.stdlib_module_names
 
 
-def test_a_reaper_whose_home_is_gone_ends(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reaper_whose_home_is_gone_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     become: Callable[[int, int], None] = lambda uid, gid: None  # noqa: E731
     monkeypatch.setattr(reaper, "become", become)
-    reaper.main("stop", str(shelf / "gone"), 0, 0)
-    assert not (shelf / "gone").exists()
+    reaper.main("stop", str(folder / "gone"), 0, 0)
+    assert not (folder / "gone").exists()

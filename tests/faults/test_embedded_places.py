@@ -55,8 +55,8 @@ def serves(server: Embedded) -> bool:
 
 
 @pytest.mark.parametrize("name", ['it\'s a "$HOME" `\\', "ü, " + "very long/" * 50])
-def test_odd_paths(shelf: Path, name: str) -> None:
-    server = Embedded(shelf / name, durable=False)
+def test_odd_paths(folder: Path, name: str) -> None:
+    server = Embedded(folder / name, durable=False)
     assert serves(server)
     assert stat.S_IMODE(server.socket_folder.stat().st_mode) == 0o700
     server.stop()
@@ -65,22 +65,22 @@ def test_odd_paths(shelf: Path, name: str) -> None:
     eventually(lambda: nothing_runs(server.home))
 
 
-def test_a_path_that_no_server_could_use(shelf: Path) -> None:
+def test_a_path_that_no_server_could_use(folder: Path) -> None:
     with pytest.raises(ServerUnavailable, match="too long"):
-        Embedded(shelf / ("long/" * 200)).acquire()
-    assert list(shelf.iterdir()) == []
+        Embedded(folder / ("long/" * 200)).acquire()
+    assert list(folder.iterdir()) == []
 
 
-def test_the_socket_is_never_looked_for_in_a_folder_of_others(shelf: Path) -> None:
+def test_the_socket_is_never_looked_for_in_a_folder_of_others(folder: Path) -> None:
     """Not in one that was made anew after /tmp was cleaned, nor in that of the home that was copied."""
-    server = Embedded(shelf / ("long" * 30), durable=False)
+    server = Embedded(folder / ("long" * 30), durable=False)
     server.acquire()
     recorded = server.socket_folder
     recorded.chmod(0o755)
     assert server.socket_folder != recorded
     recorded.chmod(0o700)
     assert server.socket_folder == recorded
-    copy = Embedded(shelf / ("copy" * 30))
+    copy = Embedded(folder / ("copy" * 30))
     shutil.copytree(server.home, copy.home, ignore=shutil.ignore_patterns(".s.*"))
     assert copy.socket_folder != recorded
     shutil.rmtree(copy.home)
@@ -99,8 +99,8 @@ def test_a_folder_that_others_can_write_is_refused(home: Path, mode: int) -> Non
 
 
 @pytest.fixture
-def closed(shelf: Path) -> Path:
-    folder = shelf / "closed"
+def closed(folder: Path) -> Path:
+    folder = folder / "closed"
     folder.mkdir(mode=0o700)
     return folder
 

@@ -39,9 +39,9 @@ initdb: removing contents of data directory"""
 
 
 @pytest.fixture
-def mounted(shelf: Path) -> Iterator[Callable[[int], Path]]:
+def mounted(folder: Path) -> Iterator[Callable[[int], Path]]:
     """Mounts a file system of so many megabytes; its folder."""
-    folder = shelf / "small"
+    folder = folder / "small"
     folder.mkdir()
 
     def mount(size: int) -> Path:
@@ -117,9 +117,9 @@ def as_user(user: int, *words: str) -> Any:
 @as_root
 @pytest.mark.parametrize("command", [["init"], ["streams"], ["doctor"], ["worker", "list"]])
 def test_the_folder_of_another_user_is_named_with_its_user(
-    command: list[str], ordinary_user: int, shelf: Path
+    command: list[str], ordinary_user: int, folder: Path
 ) -> None:
-    theirs = Embedded(shelf / "theirs", durable=False)
+    theirs = Embedded(folder / "theirs", durable=False)
     theirs.acquire()
     theirs.release()
     ended = as_user(ordinary_user, "--dsn", theirs.printable, *command)
@@ -130,8 +130,8 @@ def test_the_folder_of_another_user_is_named_with_its_user(
 
 
 @as_root
-def test_a_folder_in_a_closed_one_is_named(ordinary_user: int, shelf: Path) -> None:
-    closed = shelf / "closed"
+def test_a_folder_in_a_closed_one_is_named(ordinary_user: int, folder: Path) -> None:
+    closed = folder / "closed"
     (closed / "home").mkdir(parents=True)
     closed.chmod(0o700)
     for command in ("init", "streams"):

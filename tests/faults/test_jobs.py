@@ -11,21 +11,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
 import psutil
 import psycopg
 import pytest
-from psycopg import sql
 
-import ledger
 from ledger import Ledger, ServerUnavailable
-from ledger.embedded import Embedded, throwaway
+from ledger.embedded import Embedded
 from ledger.errors import AppendUncertain
 from ledger.jobs import Jobs
-from ledger.log.install import init
 from projections.verify import verify
 from tests.faults.conftest import CHILD_PATH, eventually
 from tests.faults.crashes import crash
@@ -35,27 +31,14 @@ Connection = psycopg.Connection[Any]
 Log = tuple[list[Row], list[str], list[tuple[str, str, int]]]
 AWAY = (ServerUnavailable, AppendUncertain)
 SERVER: Final = -1
-_numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def durable() -> Iterator[Embedded]:
-    """A server whose commits survive, to be killed."""
-    with throwaway(durable=True) as server:
-        yield server
 
 
 @pytest.fixture
-def hardy(durable: Embedded) -> Iterator[Ledger]:
-    """A ledger in a database of its own on that server, and a table of the user's."""
-    name = f"jobs_{next(_numbers)}"
-    with psycopg.connect(durable.dsn(), autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    with psycopg.connect(durable.dsn(name), autocommit=True) as connection:
-        init(connection)
+def hardy(hardy: Ledger) -> Ledger:
+    """With a table of the user's."""
+    with psycopg.connect(hardy.address.conninfo, autocommit=True) as connection:
         connection.execute("CREATE TABLE stored (job text, nr text, token bigint)")  # no key: a double shows
-    with ledger.connect(durable.dsn(name), actor="tester") as opened:
-        yield opened
+    return hardy
 
 
 class Doomed:
@@ -67,7 +50,7 @@ class Doomed:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tests.faults.working", self.role, self.dsn, self.lease]
+        command = [sys.executable, "-m", "tests.faults.job_processes", self.role, self.dsn, self.lease]
         self.process = subprocess.Popen(command, env={"PYTHONPATH": CHILD_PATH}, stdout=subprocess.DEVNULL)
 
     def kill(self) -> None:

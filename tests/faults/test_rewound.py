@@ -13,7 +13,7 @@ from ledger.embedded import Embedded
 from ledger.log import install
 from projections import Follower
 from projections.engine.follower import BaseFollower
-from tests.faults.rewinding import LOST, NEW, OLD, Backup, append, patiently
+from tests.faults.backup import LOST, NEW, OLD, Backup, append, patiently
 from tests.faults.schedules import as_owner
 from tests.lamp import LampRead
 

@@ -21,7 +21,7 @@ from projections.engine.feed import Feed
 from projections.engine.projector import views_named
 from projections.feeds import ProgressChanges, StateChanges
 from projections.jobs import timeline
-from tests.faults.rewinding import LOST, NEW, OLD, Backup, append, patiently
+from tests.faults.backup import LOST, NEW, OLD, Backup, append, patiently
 from tests.views import eggs
 
 (PROGRESS,) = views_named(["progress"])

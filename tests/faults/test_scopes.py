@@ -24,7 +24,7 @@ from tests.faults.conftest import CHILD_PATH, eventually
 from tests.faults.crashes import crash
 from tests.log import scopes
 from tests.log.scopes import Connection, held_by_scopes
-from tests.pipelines.folding import check_heads, recorded, words
+from tests.pipelines.recorded_facts import check_heads, recorded, words
 
 STRIP = LSMStripId("p", 1, 1, 7)
 

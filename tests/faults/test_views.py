@@ -5,22 +5,18 @@ from __future__ import annotations
 import contextlib
 import random
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from itertools import count
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
-import ledger
 from ledger import Ledger, Recorded, ServerUnavailable
-from ledger.embedded import Embedded, throwaway
+from ledger.embedded import Embedded
 from ledger.jobs import Jobs
 from ledger.log.install import init
 from projections.engine.projector import Projector, views_named
@@ -30,31 +26,12 @@ from projections.verify import rebuild_commands, rebuild_heads
 from tests.faults.conftest import CHILD_PATH, eventually
 from tests.faults.crashes import crash
 from tests.faults.tally import watched
+from tests.fork_server import python
 from tests.lamp import LampBroke, LampMade, LampRead, LampSwitchedOn
 
 load()
-_numbers = count(1)
 Connection = psycopg.Connection[Any]
 FACTS = (LampMade(), LampSwitchedOn(), LampRead(value=1), LampBroke(reason="old"))
-
-
-@pytest.fixture(scope="module")
-def durable() -> Iterator[Embedded]:
-    """A server whose commits survive, to be killed."""
-    with throwaway(durable=True) as server:
-        yield server
-
-
-@pytest.fixture
-def hardy(durable: Embedded) -> Iterator[Ledger]:
-    """A ledger in a database of its own on that server."""
-    name = f"views_{next(_numbers)}"
-    with psycopg.connect(durable.dsn(), autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    with psycopg.connect(durable.dsn(name), autocommit=True) as connection:
-        init(connection)
-    with ledger.connect(durable.dsn(name), actor="tester") as opened:
-        yield opened
 
 
 WHERE = """
@@ -71,7 +48,7 @@ class Doomed:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tests.faults.projecting", self.role, self.dsn]
+        command = [*python(), "-m", "tests.faults.view_processes", self.role, self.dsn]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, env={"PYTHONPATH": CHILD_PATH}, text=True
         )

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from gateway.cli.main import main
+from tests.fork_server import python
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "gateway.cli.main"]
+"""`pledger` in a new interpreter; `forked()` starts faster."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class Ended:
         """The JSON object on the last line of stderr."""
         found: dict[str, Any] = json.loads(self.err.splitlines()[-1])
         return found
+
+
+def forked() -> list[str]:
+    """`pledger` as a process of its own."""
+    return [*python(), "-m", "gateway.cli.main"]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -75,7 +82,7 @@ def process(dsn: str) -> Callable[..., Ended]:
 
     def run(*arguments: str, **more: str) -> Ended:
         done = subprocess.run(
-            [*COMMAND, *arguments],
+            [*forked(), *arguments],
             env=environment(**({"LEDGER_DSN": dsn} | more)),
             capture_output=True,
             text=True,
@@ -95,7 +102,7 @@ def started(dsn: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     def start(*arguments: str, **ways: Any) -> subprocess.Popen[str]:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | ways
         process = subprocess.Popen(
-            [*COMMAND, *arguments], env=environment(LEDGER_DSN=dsn), text=True, **pipes
+            [*forked(), *arguments], env=environment(LEDGER_DSN=dsn), text=True, **pipes
         )
         running.append(process)
         return process

@@ -19,7 +19,7 @@ from gateway.cli.errors import MEANING, Code
 from gateway.cli.main import session_first
 from ledger import Ledger, errors
 from ledger.embedded import Embedded
-from tests.gateway.conftest import COMMAND, Ended, environment
+from tests.gateway.conftest import Ended, environment, forked
 from tests.lamp import LampRead
 
 Pledger = Callable[..., Ended]
@@ -52,6 +52,7 @@ def test_codes_are_what_they_always_were() -> None:
         ("BadName", 2), ("BadBody", 2), ("MoveNotAllowed", 1), ("EffectFailed", 1),
         ("StreamConflict", 5), ("GuardFailed", 5), ("CommandReused", 5), ("StreamNotFound", 3),
         ("SchemaMismatch", 4), ("ServerUnavailable", 4), ("LedgerBusy", 4), ("ReadOnly", 4),
+        ("KafkaUnavailable", 4),
         ("NoPermission", 4), ("DamagedLedger", 1), ("CursorMismatch", 1),
     ],
 )  # fmt: skip
@@ -211,7 +212,7 @@ def test_a_reader_that_goes_away_ends_it_silently(process: Pledger, log: Ledger,
     log.append("counts/one", *(LampRead(value="x" * 1000) for _ in range(300)))  # more than a pipe holds
     read, write = os.pipe()
     command = subprocess.Popen(
-        [*COMMAND, "log"], stdout=write, stderr=subprocess.PIPE, text=True, env=environment(LEDGER_DSN=dsn)
+        [*forked(), "log"], stdout=write, stderr=subprocess.PIPE, text=True, env=environment(LEDGER_DSN=dsn)
     )
     os.close(write)
     os.read(read, 10)
@@ -227,7 +228,7 @@ def test_a_full_disk_behind_stdout_is_said(log: Ledger, dsn: str) -> None:
     log.append("counts/one", LampRead())
     with full.open("w") as out:
         done = subprocess.run(
-            [*COMMAND, "streams"], stdout=out, stderr=subprocess.PIPE, text=True, check=False,
+            [*forked(), "streams"], stdout=out, stderr=subprocess.PIPE, text=True, check=False,
             env=environment(LEDGER_DSN=dsn), timeout=60,
         )  # fmt: skip
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)

@@ -29,7 +29,7 @@ from ledger.domain.known import KNOWN
 from ledger.jobs import Jobs, Schedules
 from ledger.pipelines import LSM, OCT
 from projections.engine.projector import Projector
-from tests.forging import forge, forge_many
+from tests.forgery import forge, forge_many
 from tests.gateway.conftest import Ended
 from tests.gateway.moved import move_parcels
 from tests.gateway.projects import fill

@@ -10,7 +10,7 @@ from gateway.cli.errors import Code
 from ledger.jobs import Jobs, OpenBatch, OpenJob
 from tests.gateway.conftest import Ended
 from tests.gateway.test_jobs import failed, jobs
-from tests.gateway.test_jobs_working import followed
+from tests.gateway.test_worker_commands import followed
 
 Pledger = Callable[..., Ended]
 

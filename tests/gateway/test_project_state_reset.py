@@ -13,7 +13,7 @@ import pytest
 
 from ledger import Ledger
 from ledger.pipelines import LSM, OCT, LSMStateService, Pipeline
-from tests.gateway.conftest import COMMAND, Ended, environment
+from tests.gateway.conftest import Ended, environment, forked
 from tests.gateway.projects import at, elsewhere, fill, leaves, options, pipelines
 
 Pledger = Callable[..., Ended]
@@ -169,7 +169,7 @@ def asked(dsn: str, answer: str, *arguments: str) -> tuple[str, int]:
     ours, theirs = pty.openpty()
     ends: dict[str, Any] = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
     settings = environment(LEDGER_DSN=dsn, TERM="xterm", NO_COLOR="1")
-    command = subprocess.Popen([*COMMAND, *arguments], env=settings, start_new_session=True, **ends)
+    command = subprocess.Popen([*forked(), *arguments], env=settings, start_new_session=True, **ends)
     os.close(theirs)
     shown = b""
     if answer:

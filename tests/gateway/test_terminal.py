@@ -14,7 +14,7 @@ import pytest
 
 from ledger import Ledger
 from ledger.pipelines import LSMStateService
-from tests.gateway.conftest import COMMAND, environment
+from tests.gateway.conftest import environment, forked
 from tests.lamp import OpenLamp
 
 Terminal = Callable[..., str]
@@ -30,7 +30,7 @@ def terminal(dsn: str) -> Terminal:
         settings = environment(LEDGER_DSN=dsn, TERM="xterm-256color", TZ="Asia/Kolkata", **more)
         settings.pop("COLUMNS", None)
         command = subprocess.Popen(
-            [*COMMAND, *arguments], stdout=theirs, stderr=subprocess.DEVNULL, env=settings
+            [*forked(), *arguments], stdout=theirs, stderr=subprocess.DEVNULL, env=settings
         )
         os.close(theirs)
         shown = b""

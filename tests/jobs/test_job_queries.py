@@ -13,7 +13,7 @@ from ledger.jobs import Jobs, OpenBatch, OpenJob
 from projections import Projector
 from projections.jobs import JobQueries
 from projections.metrics import metrics
-from tests.jobs.test_listing import FOLLOWED, JOBS, SAME
+from tests.jobs.test_job_list import FOLLOWED, JOBS, SAME
 
 Connection = psycopg.Connection[Any]
 

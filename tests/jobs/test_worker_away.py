@@ -8,7 +8,7 @@ import subprocess
 from ledger import connect
 from ledger.embedded import throwaway
 from ledger.jobs import Jobs
-from tests.gateway.conftest import COMMAND, environment
+from tests.gateway.conftest import environment, forked
 from tests.jobs.conftest import eventually
 
 RUN = (
@@ -30,7 +30,7 @@ def test_a_worker_that_is_told_to_stop_while_the_server_is_away_ends() -> None:
         with connect(dsn, actor="x", create=True) as log:
             job = Jobs(log).submit("slow")
             worker = subprocess.Popen(
-                [*COMMAND, *RUN], env=environment(LEDGER_DSN=dsn), stdout=subprocess.DEVNULL,
+                [*forked(), *RUN], env=environment(LEDGER_DSN=dsn), stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, text=True,
             )  # fmt: skip
             try:

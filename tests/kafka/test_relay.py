@@ -27,7 +27,7 @@ from consumers.kafka.topics import Topics
 from ledger import Append, BadInput, Body, CursorMismatch, Ledger, TopicMismatch
 from tests.kafka.conftest import SharedBroker
 from tests.kafka.reading import assert_published, records, topics_below
-from tests.kafka.relaying import LEASE
+from tests.kafka.killed_relays import LEASE
 from tests.kafka.test_envelope import event
 
 LIMIT = 60.0
@@ -166,7 +166,7 @@ def test_a_relay_that_is_killed_again_and_again(
         "-W",
         "ignore",
         "-m",
-        "tests.kafka.relaying",
+        "tests.kafka.killed_relays",
         dsn,
         broker.bootstrap,
         kafka_name,
@@ -183,7 +183,7 @@ def test_a_relay_that_is_killed_again_and_again(
 @contextmanager
 def relaying(dsn: str, broker: SharedBroker | Broker, prefix: str) -> Iterator[subprocess.Popen[bytes]]:
     """A relay in a process of its own."""
-    code = "import sys; from tests.kafka.relaying import publish; publish(*sys.argv[1:], 1 << 62)"
+    code = "import sys; from tests.kafka.killed_relays import publish; publish(*sys.argv[1:], 1 << 62)"
     command = [sys.executable, "-W", "ignore", "-c", code, dsn, broker.bootstrap, prefix]
     process = subprocess.Popen(command, cwd=ROOT)
     try:

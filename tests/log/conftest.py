@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 import pytest
@@ -19,62 +19,56 @@ from tests.log import proxies, scopes
 
 Connection = psycopg.Connection[Any]
 _numbers = count(1)
+LOGIN: Final = "CREATE ROLE {} LOGIN PASSWORD 'x' "
+DROP_ROLE: Final = ("DROP OWNED BY {}", "DROP ROLE {}")
 
 
 @pytest.fixture
 def empty(postgres: Embedded) -> Iterator[Callable[..., str]]:
     """Makes databases without a ledger; gives their names."""
-    made: list[str] = []
-
-    def make(options: str = "") -> str:
-        made.append(f"empty_{next(_numbers)}")
-        with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
-            create = sql.SQL("CREATE DATABASE {} " + options)  # type: ignore[arg-type]
-            connection.execute(create.format(sql.Identifier(made[-1])))
-        return made[-1]
-
-    yield make
-    with psycopg.connect(postgres.admin_dsn(), autocommit=True) as connection:
-        for name in made:
-            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    drop = ["DROP DATABASE {} WITH (FORCE)"]
+    yield from _maker("empty", postgres.dsn(), "CREATE DATABASE {} ", postgres.admin_dsn(), drop)
 
 
 @pytest.fixture
 def login(postgres: Embedded) -> Iterator[Callable[..., str]]:
     """Makes roles that may log in; gives their names. The password is `x`."""
-    made: list[str] = []
-
-    def make(options: str = "") -> str:
-        made.append(f"user_{next(_numbers)}")
-        with psycopg.connect(postgres.admin_dsn(), autocommit=True) as connection:
-            create = sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x' " + options)  # type: ignore[arg-type]
-            connection.execute(create.format(sql.Identifier(made[-1])))
-        return made[-1]
-
-    yield make
-    with psycopg.connect(postgres.admin_dsn(), autocommit=True) as connection:
-        for name in made:
-            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
-            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+    yield from _maker("user", postgres.admin_dsn(), LOGIN, postgres.admin_dsn(), DROP_ROLE)
 
 
 @pytest.fixture
 def only(postgres: Embedded, database: str) -> Iterator[Callable[[str], str]]:
     """Makes a login that is in one role of the ledger and nothing else; gives its DSN."""
+    makers = _maker("only", postgres.admin_dsn(), LOGIN, postgres.admin_dsn(database), DROP_ROLE)
+    make = next(makers)
+
+    def only_in(role: str) -> str:
+        return make_conninfo(postgres.dsn(database), user=make(f"IN ROLE {role}"), password="x")
+
+    yield only_in
+    next(makers, None)
+
+
+def _maker(
+    prefix: str, where: str, create: str, where_dropped: str, drop: Sequence[str]
+) -> Iterator[Callable[..., str]]:
+    """A function that makes a thing and returns its name; at the end all are dropped."""
     made: list[str] = []
 
-    def make(role: str) -> str:
-        made.append(f"only_{next(_numbers)}")
-        with psycopg.connect(postgres.admin_dsn(), autocommit=True) as connection:
-            create = sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x' IN ROLE {}")
-            connection.execute(create.format(sql.Identifier(made[-1]), sql.Identifier(role)))
-        return make_conninfo(postgres.dsn(database), user=made[-1], password="x")
+    def make(options: str = "") -> str:
+        made.append(f"{prefix}_{next(_numbers)}")
+        _execute(where, [create + options], made[-1])
+        return made[-1]
 
     yield make
-    with psycopg.connect(postgres.admin_dsn(database), autocommit=True) as connection:
-        for name in made:
-            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
-            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+    for name in made:
+        _execute(where_dropped, drop, name)
+
+
+def _execute(dsn: str, statements: Sequence[str], name: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(sql.SQL(statement).format(sql.Identifier(name)))  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -243,9 +243,9 @@ def test_a_conflict_after_a_broken_connection_is_uncertain(
 
     real, sent = appender.send, []
 
-    def commits_and_breaks(connection: Any, **arguments: Any) -> Any:
+    def commits_and_breaks(connection: Any, *arguments: Any) -> Any:
         sent.append(1)
-        done = real(connection, **arguments)
+        done = real(connection, *arguments)
         if len(sent) == 1:
             connection.close()
             raise psycopg.OperationalError("the line went dead")

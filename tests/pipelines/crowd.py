@@ -13,7 +13,7 @@ import pytest
 from ledger import NO_LOCKS, Ledger
 from ledger.log.ledger import connect
 from ledger.pipelines import Entry, LSMStateService, LSMStripId, enter_flow_stage, enter_milestone_stage
-from tests.pipelines.folding import words
+from tests.pipelines.recorded_facts import words
 
 both_ways = pytest.mark.parametrize("locked", [True, False], ids=["advisory locks", "no locks"])
 both_stages = pytest.mark.parametrize("guard", ["flow", "milestone"])

@@ -16,7 +16,7 @@ from ledger import AlreadyOpen, BadInput, Ledger, LockLost, LockTimeout, StreamC
 from ledger.pipelines import LSM, LSMStateService, LSMStripId, OCTStateService, ProjectStore
 from tests.log import scopes
 from tests.log.scopes import elsewhere, eventually, is_free, waits
-from tests.pipelines.folding import recorded, words
+from tests.pipelines.recorded_facts import recorded, words
 
 Connection = psycopg.Connection[Any]
 Scope = AbstractContextManager[Any]

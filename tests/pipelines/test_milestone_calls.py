@@ -10,7 +10,7 @@ import pytest
 
 from ledger import BadInput, Ledger, UnknownFlag, WrongIdent
 from ledger.pipelines import LSMChannelId, LSMStateService, LSMStripId, OCTBatchId, milestone
-from tests.pipelines.folding import recorded
+from tests.pipelines.recorded_facts import recorded
 
 STRIP = LSMStripId("P_1", 1, 0, 2)
 

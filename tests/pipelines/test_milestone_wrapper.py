@@ -18,7 +18,7 @@ from ledger.pipelines import (
     milestone,
 )
 from tests.pipelines.crowd import open_elsewhere
-from tests.pipelines.folding import recorded, words
+from tests.pipelines.recorded_facts import recorded, words
 
 STRIP = LSMStripId("P_1", 1, 0, 2)
 STREAM = "lsm.strip/p-1/1/0/2"

@@ -30,7 +30,7 @@ from ledger.pipelines import (
     fail_stage,
     milestone_decision,
 )
-from tests.pipelines.folding import check_heads, recorded, words
+from tests.pipelines.recorded_facts import check_heads, recorded, words
 
 STRIP = LSMStripId("p", 1, 0, 2)
 STREAM = "lsm.strip/p/1/0/2"

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from ledger import Ledger
 from ledger.pipelines import StateService
-from tests.pipelines.folding import check_heads
 from tests.pipelines.pipelines import Cascades, Pipeline, each_pipeline
+from tests.pipelines.recorded_facts import check_heads
 
 _numbers = count(1)
 

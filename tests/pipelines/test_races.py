@@ -13,7 +13,7 @@ import pytest
 
 from ledger import NO_LOCKS, Ledger, StreamConflict
 from ledger.pipelines import LSMStateService
-from tests.pipelines.folding import check_heads, words
+from tests.pipelines.recorded_facts import check_heads, words
 
 IDS = {"slice_id": 1, "channel_id": 0}
 

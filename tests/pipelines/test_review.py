@@ -17,7 +17,7 @@ from ledger.embedded import Embedded
 from ledger.log.read import SQL as READ
 from ledger.pipelines import LSM, LSMChannelId, LSMSliceId, LSMStateService, LSMStripId
 from tests.log.scopes import waits
-from tests.pipelines.folding import check_heads, recorded, words
+from tests.pipelines.recorded_facts import check_heads, recorded, words
 
 Connection = psycopg.Connection[Any]
 STRIP = LSMStripId("p", 1, 0, 2)

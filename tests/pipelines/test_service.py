@@ -16,7 +16,7 @@ from ledger.pipelines import (
     LSMStripId,
     ProcessingState,
 )
-from tests.pipelines.folding import recorded, words
+from tests.pipelines.recorded_facts import recorded, words
 
 STRIP = LSMStripId("p", 1, 0, 2)
 LEVELS: list[tuple[str, dict[str, int], LSMProjectId]] = [

@@ -34,7 +34,7 @@ from ledger.pipelines import (
     should_skip_run,
 )
 from tests.pipelines.crowd import open_elsewhere
-from tests.pipelines.folding import check_heads, recorded, words
+from tests.pipelines.recorded_facts import check_heads, recorded, words
 
 STRIP = LSMStripId("p", 1, 0, 2)
 STREAM = "lsm.strip/p/1/0/2"

@@ -23,7 +23,7 @@ from ledger.pipelines import (
 )
 from ledger.pipelines.stages import BATCH
 from tests.pipelines.crowd import Crowd, both_stages, both_ways, enter, entered, service_of
-from tests.pipelines.folding import check_heads
+from tests.pipelines.recorded_facts import check_heads
 
 STRIP = LSMStripId("p", 1, 0, 2)
 STREAM = "lsm.strip/p/1/0/2"

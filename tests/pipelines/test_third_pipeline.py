@@ -12,7 +12,7 @@ import pytest
 
 from ledger import Ledger, LockTimeout, split_name
 from ledger.pipelines import ProjectStore, enter_flow_stage, milestone
-from tests.pipelines.folding import recorded, words
+from tests.pipelines.recorded_facts import recorded, words
 from tests.pipelines.survey import SURVEYS, FlightId, OpenPhoto, OpenSurvey, PhotoId, SurveyId, SurveyView
 from tests.pipelines.survey_scopes import NAME, PHOTO, Scope, every_change, photo_of
 

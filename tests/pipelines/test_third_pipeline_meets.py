@@ -21,7 +21,7 @@ from ledger import (
     retry_conflicts,
 )
 from ledger.pipelines import LSMStripId, ProjectStore, Started
-from tests.pipelines.folding import recorded, words
+from tests.pipelines.recorded_facts import recorded, words
 from tests.pipelines.survey import SURVEYS, OpenPhoto, OpenSurvey
 from tests.pipelines.survey_scopes import NAME, PHOTO, Scope, entered, every_change, photo_of
 

@@ -9,7 +9,7 @@ import pytest
 from ledger import Ledger, acting
 from ledger.log.ledger import connect
 from ledger.pipelines import LSMChannelId, LSMStateService, LSMStripId, LSMStripState
-from tests.pipelines.folding import recorded
+from tests.pipelines.recorded_facts import recorded
 
 STRIP = LSMStripId("p", 1, 0, 2)
 

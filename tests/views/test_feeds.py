@@ -24,7 +24,7 @@ from projections.engine.rebuild import rebuild, roll_back
 from projections.engine.refold import refold
 from projections.feeds import ProgressChange, ProgressChanges, ProgressCursor, StateChanges
 from tests.views.eggs import MOVES, Fact, append, declare, facts, named
-from tests.views.feeding import TABLES, consumer, until
+from tests.views.feed_consumer import TABLES, consumer, until
 
 IN_STATE, PROGRESS = KNOWN.views["in_state"], KNOWN.views["progress"]
 LAW = settings(

@@ -17,7 +17,7 @@ from ledger.log.append import NEW
 from ledger.log.appender import send
 from ledger.log.pool import connect_when_ready
 from projections.engine.attach import attach
-from tests.views.keeping import TALLY, counted, tallied
+from tests.views.kept_views import TALLY, counted, tallied
 
 Connection = psycopg.Connection[Any]
 BODY = Body("note.made", 1, "{}")

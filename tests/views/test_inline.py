@@ -21,7 +21,7 @@ from projections.engine.copies import Copies, projecting
 from projections.engine.projector import Projector
 from projections.engine.view import View
 from tests.lamp import LampMade, LampRead, OpenLamp
-from tests.views.keeping import RATIO, TALLIED, TALLY, Tally, counted, swap, tallied
+from tests.views.kept_views import RATIO, TALLIED, TALLY, Tally, counted, swap, tallied
 from tests.views.lamps import lamps, states_by_hand
 
 Connection = psycopg.Connection[Any]

@@ -19,7 +19,7 @@ from ledger.domain.known import KNOWN
 from projections.engine.attach import attach, detach
 from projections.engine.projector import Projector
 from tests.lamp import LampBroke, LampMade, LampRead, LampSwitchedOn, OpenLamp
-from tests.views.keeping import COUNTED, TALLIED, TALLY, counted, swap, tallied
+from tests.views.kept_views import COUNTED, TALLIED, TALLY, counted, swap, tallied
 from tests.views.lamps import states_by_hand
 
 Connection = psycopg.Connection[Any]

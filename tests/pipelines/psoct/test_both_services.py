@@ -11,8 +11,8 @@ import pytest
 
 from ledger import BadInput, Ledger, LockTimeout, MoveNotAllowed
 from ledger.pipelines import LSM, OCT, LSMStateService, OCTStateService, ProjectStore
-from tests.pipelines.folding import check_heads, recorded, words
 from tests.pipelines.pipelines import LSM_PIPELINE, OCT_PIPELINE, Pipeline, each_level, each_pipeline, grow
+from tests.pipelines.recorded_facts import check_heads, recorded, words
 
 VERBS = ("open", "read", "peek")
 OPTIONAL = {

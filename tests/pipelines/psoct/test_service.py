@@ -22,7 +22,7 @@ from ledger.pipelines import (
     ProjectStore,
 )
 from ledger.pipelines.psoct import OCT_STATE_SERVICE
-from tests.pipelines.folding import recorded, words
+from tests.pipelines.recorded_facts import recorded, words
 
 Look = Callable[..., Any]
 

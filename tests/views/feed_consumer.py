@@ -1,5 +1,5 @@
 """
-A consumer of state changes to be killed: `python -m tests.views.feeding DSN`.
+A consumer of state changes to be killed: `python -m tests.views.feed_consumer DSN`.
 
 It writes each change it is told of into a table of its own, with the cursor in the same transaction.
 """
@@ -45,7 +45,7 @@ class consumer:
     """The consumer of `feeding`, as a process; killed at the end."""
 
     def __init__(self, dsn: str) -> None:
-        self.process = subprocess.Popen([sys.executable, "-m", "tests.views.feeding", dsn])
+        self.process = subprocess.Popen([sys.executable, "-m", "tests.views.feed_consumer", dsn])
 
     def __enter__(self) -> subprocess.Popen[bytes]:
         return self.process

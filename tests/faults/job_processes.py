@@ -1,4 +1,4 @@
-"""Processes that work on jobs, to be killed: `python -m tests.faults.working worker|services DSN LEASE`."""
+"""Processes that work on jobs: `python -m tests.faults.job_processes worker|services DSN LEASE`."""
 
 from __future__ import annotations
 

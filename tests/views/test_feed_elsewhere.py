@@ -18,7 +18,7 @@ from projections.engine.feed import Feed
 from projections.engine.projector import Projector
 from tests.lamp import LampMade
 from tests.views.lamps import lamps
-from tests.views.test_feeding import IN_STATE, everything
+from tests.views.test_feed import IN_STATE, everything
 from tests.views.views_of_tests import Declare, declare, summed
 
 assert declare is not None

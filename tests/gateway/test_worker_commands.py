@@ -19,7 +19,7 @@ from gateway.cli.errors import Code
 from ledger import Ledger
 from ledger.jobs import Jobs, OpenJob
 from ledger.jobs.leases import Leases
-from tests.gateway.conftest import COMMAND, Ended, environment, eventually
+from tests.gateway.conftest import Ended, environment, eventually, forked
 from tests.gateway.test_jobs import failed, jobs
 from tests.jobs.claims import WORKER
 
@@ -265,7 +265,7 @@ def test_a_reader_that_goes_away_and_quiet(pledger: Pledger, jobs: Jobs, dsn: st
     id = jobs.submit("ping")
     for _ in range(3):
         jobs.comment(id, "x" * 60_000)
-    piped = f"{' '.join(COMMAND)} jobs events {id} --json; echo $? >&2"
+    piped = f"{' '.join(forked())} jobs events {id} --json; echo $? >&2"
     done = subprocess.run(
         ["/bin/sh", "-c", f"({piped}) | head -c 10"], env=environment(LEDGER_DSN=dsn), capture_output=True,
         text=True, timeout=60, check=False,

@@ -7,7 +7,7 @@ import pytest
 from ledger import Ledger, MoveNotAllowed
 from ledger.domain.known import KNOWN
 from ledger.pipelines import LSM, LSMChannelId, LSMSliceId, LSMStateService, LSMStripId
-from tests.pipelines.folding import recorded, words
+from tests.pipelines.recorded_facts import recorded, words
 
 STRIP = LSMStripId("p", 1, 0, 2)
 BELOW = [("slice", LSMSliceId("p", 1)), ("channel", LSMChannelId("p", 1, 0)), ("strip", STRIP)]

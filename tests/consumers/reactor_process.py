@@ -1,4 +1,4 @@
-"""The readiness reactor as a process: `python -m tests.consumers.reacting DSN`, until it is killed."""
+"""The readiness reactor as a process: `python -m tests.consumers.reactor_process DSN`, until it is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that keep views, to be killed: `python -m tests.faults.projecting projector|rebuilder DSN`."""
+"""Processes that keep views: `python -m tests.faults.view_processes projector|rebuilder DSN`."""
 
 from __future__ import annotations
 

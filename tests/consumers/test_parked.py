@@ -18,7 +18,7 @@ from ledger.log.readers import ParkedStreams, Positions
 from tests.consumers.conftest import Lab
 from tests.consumers.mourner import broken, mourn, mourning, values
 from tests.faults.conftest import eventually
-from tests.forging import forge
+from tests.forgery import forge
 from tests.jobs.sets import Sets
 from tests.lamp import LampBroke, LampMade, LampRead
 

@@ -1,0 +1,1 @@
+"""Commands of Kafka: the broker, the relay, consumers and their dead letters."""
