@@ -1,7 +1,7 @@
 """
 Transactions: sends blocks of records, each in one Kafka transaction, and trusts nothing that the client says.
 
-Rules learnt from kafka-python 3.0.12, each with a test on a real broker:
+Rules learnt from kafka-python 3.0.12; tests on a real broker show the faults behind the first four:
 
 1. It commits without batches that expired, and reports success for a transaction that its timeout had
    aborted: so flush, then look at *every* future, then commit, and all that within the timeout.

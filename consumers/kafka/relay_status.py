@@ -1,4 +1,4 @@
-"""Where a relay stands: its checkpoint, how far the log is ahead of it, and who is elected; as metrics, too."""
+"""Where a relay stands: its checkpoint, how far the log is ahead, and who is elected; as metrics, too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ADDRESS: Final = "127.0.0.1"
 
 
 class Lag(NamedTuple):
-    """How far a log is ahead of a position. seconds: since the first event after it was recorded; 0 if none is."""
+    """How far a log is ahead of a position. seconds: since the first event after it was recorded, or 0."""
 
     last: int
     events: int
@@ -44,7 +44,7 @@ class PublishedTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RelayStatus:
-    """Where a relay stands. position: up to which the log is published. start: events after this position are.
+    """Where a relay stands. start, position: the events after the one and up to the other are published.
 
     elected: the process that publishes, None if there is none. published: how many events.
     """
@@ -122,7 +122,7 @@ class RelayMetrics(Collector):
             counter = CounterMetricFamily(f"pledger_relay_{name}", help_text, labels=("schema", "prefix"))
             counter.add_metric(named, value)
             yield counter
-        yield _gauge("up", named, float(done.error is None), "Whether its last life goes on without an error.")
+        yield _gauge("up", named, float(done.error is None), "0 after an error, until a block is published.")
         yield _gauge("position", named, done.published, "Position up to which the log is published.")
         try:
             lag = lag_of(relay.ledger, done.published)

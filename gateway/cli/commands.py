@@ -99,6 +99,10 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
             "Kafka: a broker on this machine, and whether a cluster can be used.",
             {"broker": "kafka.broker:broker", "check": "kafka.broker:check"},
         ),
+        "relay": Group(
+            "The relay: publish the log to Kafka, see how far it is, publish it anew.",
+            {"run": "kafka.relay:run", "status": "kafka.relay:status", "replay": "kafka.relay:replay"},
+        ),
     },
     "Operate": {
         "init": "admin:init", "doctor": "admin:doctor",

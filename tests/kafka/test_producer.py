@@ -212,25 +212,6 @@ def test_a_fenced_producer_is_told_so_by_many_exceptions(broker: SharedBroker, k
     assert values(cluster, name) == [b"first", b"second"]
 
 
-def test_a_transaction_does_not_wait_for_the_one_before_it(broker: SharedBroker, kafka_name: str) -> None:
-    cluster = Cluster.of(broker.bootstrap)
-    name = topic(cluster, f"{kafka_name}.a")
-    waiting = bare(cluster, f"{kafka_name}-waiting", retry_backoff_ms=300, delivery_timeout_ms=30_000)
-    began = time.monotonic()
-    for _ in range(5):
-        waiting.begin_transaction()
-        waiting.send(name, b"x", partition=0)
-        waiting.flush()
-        waiting.commit_transaction()
-    bare_seconds = time.monotonic() - began
-    waiting.close(timeout=0)
-    with ours(cluster, kafka_name, Limits()) as transactions:
-        began = time.monotonic()
-        for _ in range(5):
-            transactions.publish(made(name, b"y"))
-        assert time.monotonic() - began < bare_seconds
-
-
 def test_calls_of_the_client_hang_for_ever_and_ours_do_not(own_broker: Broker, kafka_name: str) -> None:
     cluster = Cluster.of(own_broker.bootstrap)
     name = topic(cluster, f"{kafka_name}.a")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import ledger
@@ -26,8 +27,8 @@ from consumers.kafka.routes import Routes
 from consumers.kafka.topics import Topics
 from ledger import Append, BadInput, Body, CursorMismatch, Ledger, TopicMismatch
 from tests.kafka.conftest import SharedBroker
-from tests.kafka.reading import assert_published, records, topics_below
 from tests.kafka.killed_relays import LEASE
+from tests.kafka.reading import assert_published, records, topics_below
 from tests.kafka.test_envelope import event
 
 LIMIT = 60.0
@@ -292,7 +293,7 @@ def test_other_partitions_are_refused(log: Ledger, broker: SharedBroker, kafka_n
     end = fill(log, 40, "job")
     relay_of(log, broker, kafka_name).run(NEVER, until=end)
     with Cluster.of(broker.bootstrap).admin() as admin:
-        admin.create_partitions({f"{kafka_name}.jobs": {"count": 4}})
+        admin.create_partitions({f"{kafka_name}.jobs": 4})
     with pytest.raises(TopicMismatch, match="has 4 partitions, but had 3"):
         relay_of(log, broker, kafka_name).run(NEVER, until=end)
 
@@ -341,11 +342,11 @@ def test_other_routing_is_refused(
 
 
 def test_a_history_that_was_rolled_back_is_refused(
-    log: Ledger, broker: SharedBroker, kafka_name: str
+    log: Ledger, admin_dsn: str, broker: SharedBroker, kafka_name: str
 ) -> None:
     end = fill(log, 40, "job")
     relay_of(log, broker, kafka_name).run(NEVER, until=end)
-    with log.reader() as connection:
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
         connection.execute("SET session_replication_role = replica")
         connection.execute("DELETE FROM ledger.events WHERE position = %s", (end,))
     with pytest.raises(CursorMismatch):

@@ -29,7 +29,8 @@ Prefix = Annotated[str, typer.Option(metavar="NAME", help="The prefix of the top
 NewPrefix = Annotated[str, typer.Option(metavar="NAME", help="The prefix of the new topics.")]
 Name = Annotated[str, typer.Option(metavar="NAME", help="The relay's name; a prefix has one relay.")]
 Partitions = Annotated[
-    int, typer.Option(metavar="N", min=1, max=10_000, help="Partitions of new topics; they cannot be changed.")
+    int,
+    typer.Option(metavar="N", min=1, max=10_000, help="Partitions of new topics; they stay."),
 ]
 Replicas = Annotated[
     int, typer.Option(metavar="N", min=-1, max=9, help="Copies of new topics; -1: as the brokers are set.")
@@ -41,13 +42,16 @@ Once = Annotated[bool, typer.Option("--once", help="Publish the present events, 
 Port = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=0, max=65535, help="Serve Prometheus metrics at http://127.0.0.1:N/metrics meanwhile."
+        metavar="N",
+        min=0,
+        max=65535,
+        help="Serve Prometheus metrics at 127.0.0.1:N/metrics.",
     ),
 ]
 FromPosition = Annotated[int | None, typer.Option(metavar="P", min=0, help="Begin with the event after P.")]
 FromTime = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Begin with the first event after a time, such as 2026-03-01 or now-2h."),
+    typer.Option(metavar="TIME", help="Begin with the first event after a time: 2026-03-01, now-2h."),
 ]
 Follow = Annotated[bool, typer.Option("--follow", help="Go on with new events until Ctrl-C.")]
 
@@ -74,8 +78,8 @@ def run(
       pledger relay run --kafka localhost:9092
       pledger relay run --metrics-port 9464
 
-    Exits 1 if the topics are not those of its checkpoint; the message says what to do. JSON, one object at the
-    end: relay, prefix, position, events, blocks, lives.
+    Exits 1 if the topics are not those of its checkpoint; the message says what to do. JSON, one object at
+    the end: relay, prefix, position, events, blocks, lives.
     """
     session = session_of(context, as_json)
     with session.ledger("pledger relay run") as log:
@@ -135,7 +139,7 @@ def status(
         raise NotThere(f"nothing was published below {prefix}; `pledger relay run` does", prefix=prefix)
     topics = ", ".join(f"{one.topic} ({one.records} in {one.partitions} partitions)" for one in found.topics)
     shown = {
-        "relay": found.relay, "prefix": prefix, "elected": found.elected or "nobody; start `pledger relay run`",
+        "relay": found.relay, "prefix": prefix, "elected": found.elected or "nobody",
         "position": f"{found.position} of {found.last}",
         "lag": f"{found.lag_events} events, {found.lag_seconds:.1f} s", "published": found.published,
         "topics": topics,
