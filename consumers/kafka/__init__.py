@@ -9,8 +9,30 @@ from .routes import Routes
 
 if TYPE_CHECKING:
     from .cluster import Cluster
+    from .consumer_loop import Consumer
+    from .handler import Consumed, consumer
+    from .memory import Faults, MemoryBus
     from .relay import Relay
-else:  # each loads the client
-    __getattr__ = lazily(__name__, {"cluster": "Cluster", "relay": "Relay"})
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "cluster": "Cluster",
+            "consumer_loop": "Consumer",
+            "handler": "Consumed consumer",
+            "memory": "Faults MemoryBus",
+            "relay": "Relay",
+        },
+    )
 
-__all__ = ["Cluster", "Envelope", "Relay", "Routes"]
+__all__ = [
+    "Cluster",
+    "Consumed",
+    "Consumer",
+    "Envelope",
+    "Faults",
+    "MemoryBus",
+    "Relay",
+    "Routes",
+    "consumer",
+]

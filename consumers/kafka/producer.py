@@ -72,25 +72,26 @@ class Transactions:
         self.cluster, self.transactional_id, self.limits = cluster, transactional_id, limits
         self._call = _Caller()
         try:
-            self._producer: Any = KafkaProducer(
-                **cluster.options()
-                | {
-                    "transactional_id": transactional_id,
-                    "transaction_timeout_ms": int(limits.transaction * 1000),
-                    "delivery_timeout_ms": int(limits.flush * 1000),
-                    "request_timeout_ms": int(limits.flush * 1000) - 500,
-                    "max_block_ms": int(limits.flush * 1000),
-                    "retry_backoff_ms": BACKOFF,
-                    "linger_ms": 20,
-                    "batch_size": 131_072,
-                    "max_request_size": MAX_REQUEST,
-                    "compression_type": compression,
-                    "metrics_enabled": False,
-                }
-            )
+            self._producer: Any = KafkaProducer(**cluster.options() | self._settings(compression))
         except KafkaError as error:
             self._call.end()
             raise cluster.unavailable(error) from error
+
+    def _settings(self, compression: str | None) -> dict[str, Any]:
+        limits = self.limits
+        return {
+            "transactional_id": self.transactional_id,
+            "transaction_timeout_ms": int(limits.transaction * 1000),
+            "delivery_timeout_ms": int(limits.flush * 1000),
+            "request_timeout_ms": int(limits.flush * 1000) - 500,
+            "max_block_ms": int(limits.flush * 1000),
+            "retry_backoff_ms": BACKOFF,
+            "linger_ms": 20,
+            "batch_size": 131_072,
+            "max_request_size": MAX_REQUEST,
+            "compression_type": compression,
+            "metrics_enabled": False,
+        }
 
     def __enter__(self) -> Self:
         return self

@@ -90,10 +90,10 @@ def _name(kind: type[Event]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    return value if value is None or type(value) in _JSON else _dumped(value)
+    return value if type(value) in _JSON else _dumped(value)
 
 
-_JSON = frozenset({str, int, float, bool})
+_JSON = frozenset({str, int, float, bool, type(None)})
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
 
