@@ -10,18 +10,33 @@ from .routes import Routes
 if TYPE_CHECKING:
     from .cluster import Cluster
     from .consumer_loop import Consumer
+    from .feed import KafkaFeed
     from .handler import Consumed, consumer
+    from .hints import KafkaHints
     from .memory import Faults, MemoryBus
     from .relay import Relay
+<<<<<<< HEAD
 else:
+=======
+    from .relay_verify import verify
+    from .states import StateTopics, ViewTopics
+else:  # each loads the client
+>>>>>>> main
     __getattr__ = lazily(
         __name__,
         {
             "cluster": "Cluster",
             "consumer_loop": "Consumer",
+            "feed": "KafkaFeed",
             "handler": "Consumed consumer",
+            "hints": "KafkaHints",
             "memory": "Faults MemoryBus",
             "relay": "Relay",
+<<<<<<< HEAD
+=======
+            "relay_verify": "verify",
+            "states": "StateTopics ViewTopics",
+>>>>>>> main
         },
     )
 
@@ -31,8 +46,20 @@ __all__ = [
     "Consumer",
     "Envelope",
     "Faults",
+<<<<<<< HEAD
     "MemoryBus",
     "Relay",
     "Routes",
     "consumer",
+=======
+    "KafkaFeed",
+    "KafkaHints",
+    "MemoryBus",
+    "Relay",
+    "Routes",
+    "StateTopics",
+    "ViewTopics",
+    "consumer",
+    "verify",
+>>>>>>> main
 ]
