@@ -15,13 +15,9 @@ if TYPE_CHECKING:
     from .hints import KafkaHints
     from .memory import Faults, MemoryBus
     from .relay import Relay
-<<<<<<< HEAD
-else:
-=======
     from .relay_verify import verify
     from .states import StateTopics, ViewTopics
 else:  # each loads the client
->>>>>>> main
     __getattr__ = lazily(
         __name__,
         {
@@ -32,11 +28,8 @@ else:  # each loads the client
             "hints": "KafkaHints",
             "memory": "Faults MemoryBus",
             "relay": "Relay",
-<<<<<<< HEAD
-=======
             "relay_verify": "verify",
             "states": "StateTopics ViewTopics",
->>>>>>> main
         },
     )
 
@@ -46,12 +39,6 @@ __all__ = [
     "Consumer",
     "Envelope",
     "Faults",
-<<<<<<< HEAD
-    "MemoryBus",
-    "Relay",
-    "Routes",
-    "consumer",
-=======
     "KafkaFeed",
     "KafkaHints",
     "MemoryBus",
@@ -61,5 +48,4 @@ __all__ = [
     "ViewTopics",
     "consumer",
     "verify",
->>>>>>> main
 ]
