@@ -222,7 +222,7 @@ def kafka_page() -> str:
             "# Records of Kafka\n", MADE,
             "`pledger kafka schema` prints the same as AsyncAPI with the body of each event, and\n"
             "`pledger kafka schema job.started` one body as JSON Schema. A record's key is the stream, its\n"
-            "value the body. [Kafka](../explanation/kafka.md) explains them, [events](events.md) lists them.\n",
+            "value the body. [Kafka](../explanation/kafka.md) explains them.\n",
             "## Headers\n", "Values are UTF-8 text.\n", table("header", "always", "holds", rows=headers),
             "## Topics\n",
             "Below the prefix `ledger`. Your own events are in the topic of their stream's domain.\n",
