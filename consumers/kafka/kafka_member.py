@@ -33,7 +33,7 @@ from .topics import Topics
 SESSION: Final = 10_000
 """Milliseconds without a heartbeat after which a member is taken to be gone."""
 METADATA: Final = 5_000
-"""Milliseconds until a topic is noticed that is made while the group runs; the client's default: 5 minutes."""
+"""Milliseconds until a topic is noticed that is made while the group runs; the client's default: 300 s."""
 
 
 @contextmanager
