@@ -100,7 +100,7 @@ class LogOffers:
         self.queues = None if queues is None else list(queues)
 
     def take(self, limit: int, over: Sequence[tuple[str, int]] = (), ahead: int = 0) -> list[Offer]:
-        """ahead: take so many more where no limits of operations count them."""
+        """ahead: take so many more, of operations without limits."""
         if limit < 1:
             self.release(over)
             return []
@@ -155,7 +155,7 @@ class LogOffers:
 
 
 class OffersAhead:
-    """Offers for a worker whose work is short: as many pieces as ended a moment ago are taken ahead.
+    """Offers for a worker whose work is short: as many pieces are taken ahead as ended within MOMENT before.
 
     One call that takes ten leases costs hardly more than one that takes one. What was taken ahead and is not
     wanted within MOMENT is released, so no work waits behind a long operation.
@@ -180,7 +180,7 @@ class OffersAhead:
             given = self._ahead
         unused = () if given else self._ahead
         done = [*self._over, *over, *((one.work.name, one.token) for one in unused)]
-        ended = len(over) + sum(now - end <= MOMENT for end in self._ends)
+        ended = sum(now - end <= MOMENT for end in self._ends)
         taken = [*given, *self._offers.take(limit - len(given), done, min(ended, MOST_AHEAD))]
         self._ends += [now] * len(over)
         self._taken_at, self._over, self._ahead = now, [], taken[limit:]

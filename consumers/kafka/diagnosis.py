@@ -16,6 +16,7 @@ from typing import Any
 from kafka.net.sasl import get_sasl_mechanism
 
 from .cluster import Cluster
+from .wire import Answer, Wire, encoded
 
 PATIENCE = 5.0
 """Seconds for each step."""
@@ -47,14 +48,14 @@ def _try(cluster: Cluster, host: str, port: int) -> None:
     place = f"{host}:{port}"
     with closing(_connected(host, port)) as plain:
         with closing(_encrypted(cluster, plain, host, place)) as connection:
-            wire = _Wire(connection, place, has_tls=cluster.has_tls)
-            wire.ask(_API_VERSIONS, b"", _of_the_protocol(cluster, place))
+            wire = Wire(connection, place)
+            _ask(wire, _API_VERSIONS, b"", _of_the_protocol(cluster, place))
             if cluster.has_user:
                 _log_in(cluster, wire, host)
             refused = f"{place} wants a login: set LEDGER_KAFKA_USER and LEDGER_KAFKA_PASSWORD"
             if cluster.has_user:
                 refused = f"{place} closes the connection after the login of {cluster.user}"
-            answer = wire.ask(_METADATA, struct.pack(">ib", 0, 0), refused)
+            answer = _ask(wire, _METADATA, struct.pack(">ib", 0, 0), refused)
     _check_advertised(answer, place)
 
 
@@ -117,40 +118,39 @@ def _of_the_protocol(cluster: Cluster, place: str) -> str:
     )
 
 
-def _log_in(cluster: Cluster, wire: _Wire, host: str) -> None:
+def _log_in(cluster: Cluster, wire: Wire, host: str) -> None:
     """Log in as a client does. Raises _Found with the reason of the broker."""
     refused = f"{wire.place} takes no login: set LEDGER_KAFKA_SECURITY to PLAINTEXT or SSL, without a user"
-    answer = wire.ask(_HANDSHAKE, _text(cluster.mechanism), refused)
-    code = _Reader(answer).number(2)
+    answer = _ask(wire, _HANDSHAKE, encoded(cluster.mechanism), refused)
+    code = answer.number(2)
     if code == _NO_LOGIN_HERE:
         raise _Found(refused)
     if code == _UNKNOWN_MECHANISM:
         raise _Found(
             f"{wire.place} does not know the mechanism {cluster.mechanism}: set LEDGER_KAFKA_MECHANISM to "
-            f"one of {', '.join(_Reader(answer[2:]).texts())}"
+            f"one of {', '.join(answer.texts())}"
         )
     sasl: Any = get_sasl_mechanism(cluster.mechanism)(host=host, **cluster.options())
     refused = f"{wire.place} refuses the login of {cluster.user}"
     while not sasl.is_done():
         token = sasl.auth_bytes()
-        reader = _Reader(wire.ask(_AUTHENTICATE, struct.pack(">i", len(token)) + token, refused))
-        if reader.number(2):
-            raise _Found(f"{refused}: {reader.text() or 'wrong user or password'}")
-        reader.text()
+        answer = _ask(wire, _AUTHENTICATE, struct.pack(">i", len(token)) + token, refused)
+        if answer.number(2):
+            raise _Found(f"{refused}: {answer.text() or 'wrong user or password'}")
+        answer.text()
         try:
-            sasl.receive(reader.data())
+            sasl.receive(answer.data())
         except ValueError as error:
             raise _Found(f"{wire.place} cannot prove that it knows the password: {error}") from None
 
 
-def _check_advertised(metadata: bytes, place: str) -> None:
+def _check_advertised(metadata: Answer, place: str) -> None:
     """Whether a broker can be reached at the address that it tells its clients. One may be down."""
-    reader = _Reader(metadata)
-    reader.number(4)  # the time of throttling
+    metadata.number(4)  # the time of throttling
     why = None
-    for _ in range(reader.number(4)):
-        node, host, port = reader.number(4), reader.text(), reader.number(4)
-        reader.text()  # the rack
+    for _ in range(metadata.number(4)):
+        node, host, port = metadata.number(4), metadata.text(), metadata.number(4)
+        metadata.text()  # the rack
         try:
             _connected(host or "", port).close()
         except _Found as found:
@@ -161,66 +161,11 @@ def _check_advertised(metadata: bytes, place: str) -> None:
         raise _Found(f"{why}; or correct `advertised.listeners` of the broker")
 
 
-class _Wire:
-    """Requests and answers of Kafka's protocol on one connection."""
-
-    def __init__(self, connection: socket.socket, place: str, *, has_tls: bool) -> None:
-        self.connection, self.place, self.has_tls = connection, place, has_tls
-
-    def ask(self, request: tuple[int, int], body: bytes, refused: str) -> bytes:
-        """The answer without its header. Raises _Found with `refused` if there is none."""
-        header = struct.pack(">hhi", *request, 1) + _text("pledger")
-        try:
-            self.connection.sendall(struct.pack(">i", len(header + body)) + header + body)
-            size = struct.unpack(">i", self._take(4))[0]
-            if not 4 <= size <= 1 << 24:
-                raise ConnectionError("this is not Kafka's protocol")
-            return self._take(size)[4:]
-        except TimeoutError:
-            raise _Found(f"{self.place} takes connections, but does not answer: is it frozen?") from None
-        except OSError:
-            raise _Found(refused) from None
-
-    def _take(self, many: int) -> bytes:
-        taken = b""
-        while len(taken) < many:
-            part = self.connection.recv(many - len(taken))
-            if not part:
-                raise ConnectionError("closed")
-            taken += part
-        return taken
-
-
-class _Reader:
-    """The parts of an answer, in their order."""
-
-    def __init__(self, answer: bytes) -> None:
-        self.answer = answer
-
-    def number(self, size: int) -> int:
-        """An integer of so many bytes."""
-        found, self.answer = self.answer[:size], self.answer[size:]
-        return int.from_bytes(found, "big", signed=True)
-
-    def text(self) -> str | None:
-        """A text; None if it is null."""
-        found = self._part(self.number(2))
-        return None if found is None else found.decode(errors="replace")
-
-    def texts(self) -> list[str]:
-        """A list of texts."""
-        return [self.text() or "" for _ in range(self.number(4))]
-
-    def data(self) -> bytes:
-        """Bytes."""
-        return self._part(self.number(4)) or b""
-
-    def _part(self, size: int) -> bytes | None:
-        if size < 0:
-            return None
-        found, self.answer = self.answer[:size], self.answer[size:]
-        return found
-
-
-def _text(text: str) -> bytes:
-    return struct.pack(">h", len(text)) + text.encode()
+def _ask(wire: Wire, request: tuple[int, int], body: bytes, refused: str) -> Answer:
+    """The answer. Raises _Found with `refused` if the connection ends instead."""
+    try:
+        return wire.ask(request, body)
+    except TimeoutError:
+        raise _Found(f"{wire.place} takes connections, but does not answer: is it frozen?") from None
+    except OSError:
+        raise _Found(refused) from None

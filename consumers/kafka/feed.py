@@ -51,7 +51,7 @@ class KafkaFeed:
     """Feeds views with the events that a relay publishes under a prefix.
 
     ledger: where the views are. source: the ledger of the events, if it can be reached; only needed for
-    bodies that are too large for a record. fed: how many events were applied, counted once for all views;
+    bodies that are too large for a record. events: how many events were applied, counted once for all views;
     position: of the last one.
     """
 
@@ -66,7 +66,7 @@ class KafkaFeed:
     ) -> None:
         self.ledger, self.views, self.cluster, self.source = ledger, list(views), cluster, source
         self.routes = Routes(prefix)
-        self.fed, self.position = 0, 0
+        self.events, self.position = 0, 0
 
     def run(
         self,
@@ -113,7 +113,7 @@ class KafkaFeed:
                 raise EventsMissing(feed.view.name, position, start)
 
     def _take(self, feeds: Sequence[Feed], events: list[Recorded], place: str) -> None:
-        self.fed += max(feed.take(events, place=place) for feed in feeds)
+        self.events += max(feed.take(events, place=place) for feed in feeds)
         self.position = events[-1].position
 
     def _whole(self, envelope: Envelope) -> Recorded:

@@ -21,7 +21,6 @@ from datetime import datetime
 from typing import Any, Final, Self
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
 
 from consumers.jobs.signal import Signal
 from projections.jobs.work import WorkView
@@ -80,15 +79,15 @@ class KafkaHints:
         while not self._stop.is_set():
             try:
                 self._listen()
-            except (KafkaError, OSError) as error:
+            except Exception as error:  # whatever it is: while it is deaf, the log is asked
                 if last_error != (last_error := type(error).__name__):
                     _log.warning("no hints from %s, so the log is asked: %s", self.topic, error)
             self.deaf = True
             self._stop.wait(RETRY)
 
     def _listen(self) -> None:
-        """Read the topic from its end until the worker ends. Raises KafkaError."""
-        consumer = KafkaConsumer(
+        """Read the topic from its end until the worker ends."""
+        consumer: Any = KafkaConsumer(
             **self.cluster.options()
             | {
                 "enable_auto_commit": False,
@@ -99,18 +98,24 @@ class KafkaHints:
             }
         )
         try:
-            places = [TopicPartition(self.topic, n) for n in consumer.partitions_for_topic(self.topic) or ()]
-            consumer.assign(places)
-            consumer.seek_to_end(*places)
-            for place in places:  # from here on nothing is missed
-                consumer.position(place)
-            self._add(0.0)  # what came before
-            self.deaf = not places  # the relay has not made the topic yet
-            while places and not self._stop.is_set():
-                for records in consumer.poll(timeout_ms=int(POLL * 1000)).values():
-                    self._take(records)
+            if self._stand_at_the_end(consumer):
+                self._add(0.0)  # for what came before
+                self.deaf = False
+                while not self._stop.is_set():
+                    for records in consumer.poll(timeout_ms=int(POLL * 1000)).values():
+                        self._take(records)
         finally:
             consumer.close(timeout_ms=0)
+
+    def _stand_at_the_end(self, consumer: Any) -> bool:
+        """Miss nothing from here on; False while the relay has not made the topic."""
+        places = [TopicPartition(self.topic, n) for n in consumer.partitions_for_topic(self.topic) or ()]
+        if places:
+            consumer.assign(places)
+            consumer.seek_to_end(*places)
+            for place in places:
+                consumer.position(place)
+        return bool(places)
 
     def _take(self, records: Collection[Any]) -> None:
         found = [seconds for record in records if (seconds := self._hint(record)) is not None]

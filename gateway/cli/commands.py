@@ -97,7 +97,28 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
     "Kafka": {
         "kafka": Group(
             "Kafka: a broker on this machine, and whether a cluster can be used.",
-            {"broker": "kafka.broker:broker", "check": "kafka.broker:check"},
+            {
+                "broker": "kafka.broker:broker", "check": "kafka.broker:check",
+                "schema": "kafka.schema:schema",
+            },
+        ),
+        "relay": Group(
+            "The relay: publish the log to Kafka, see how far it is, prove it, publish it anew.",
+            {
+                "run": "kafka.relay:run", "status": "kafka.relay:status", "verify": "kafka.verify:verify",
+                "replay": "kafka.relay:replay",
+            },
+        ),
+        "consume": Group(
+            "Consumers of Kafka topics: run one, list groups, rewind a group.",
+            {"run": "kafka.consume:run", "list": "kafka.consume:list_", "rewind": "kafka.consume:rewind_"},
+        ),
+        "dlq": Group(
+            "Dead letters of consumers: what failed, why, redriving or discarding it.",
+            {
+                "list": "kafka.dlq:list_", "show": "kafka.dlq:show", "redrive": "kafka.dlq:redrive_",
+                "discard": "kafka.dlq:discard_",
+            },
         ),
     },
     "Operate": {
@@ -105,8 +126,9 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
         "views": Group(
             "The state of views, following them, and what is parked in them.",
             {
-                "follow": "views:follow", "metrics": "views:metrics", "parked": "views:parked",
-                "retry": "views:retry", "attach": "views:attach", "detach": "views:detach",
+                "follow": "views:follow", "feed": "kafka.feed:feed", "metrics": "views:metrics",
+                "parked": "views:parked", "retry": "views:retry", "attach": "views:attach",
+                "detach": "views:detach",
             },
             alone="views:views",
         ),

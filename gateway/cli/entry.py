@@ -32,7 +32,7 @@ def main() -> int:
     if found := hiding():
         return _refuse(*found)
     # What is imported stays, so it is not searched for garbage: 5 to 14 % of the start of most commands.
-    gc.set_threshold(50_000)
+    gc.set_threshold(100_000)
     from gateway.cli.main import main as run
 
     return run()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ledger.pipelines import Pipeline
 
 T = TypeVar("T")
-DOMAINS = ("ledger.jobs", "ledger.machines", "ledger.pipelines")
+DOMAINS = ("ledger.jobs", "ledger.machines", "ledger.pipelines.lsm", "ledger.pipelines.psoct")
 """Modules that declare the streams that `show` can fold; `--domain` and LEDGER_DOMAINS name further ones."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: one object, or one object per line.")]

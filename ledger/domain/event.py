@@ -1,6 +1,6 @@
 """An event. Its topic is permanent; its fields only grow; `to` is the status that it leads to."""
 
-from __future__ import annotations
+# The annotations are no texts here: pydantic would evaluate those of Event for each class of events.
 
 import json
 from collections.abc import Mapping, Sequence, Set
@@ -90,10 +90,10 @@ def _name(kind: type[Event]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    return value if value is None or type(value) in _JSON else _dumped(value)
+    return value if type(value) in _JSON else _dumped(value)
 
 
-_JSON = frozenset({str, int, float, bool})
+_JSON = frozenset({str, int, float, bool, type(None)})
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
 

@@ -35,6 +35,10 @@ TREE: Final = {"tree": True}
 _ENCODE = JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
+class UnreadableState(ValueError):
+    """A text does not fit the class of states: fold the events."""
+
+
 class Pending(datetime):
     """The time of a coming append: shows this process's clock until the append, then the database's time."""
 
@@ -167,22 +171,21 @@ def _as_jsonb(value: Any) -> bool:
 
 
 def load(kind: type[S], data: str | bytes) -> S:
-    """The state in JSON text that `dump` wrote, as deeply frozen as a folded one. Raises ValueError."""
-    state = _decoded(kind, data)
-    return cast("S", state if _is_solid(kind) else _solid(state))
+    """The state in JSON text that `dump` wrote, as deeply frozen as a folded one. Raises UnreadableState."""
+    try:
+        state = _decoder(kind)(data)
+        return cast("S", state if _is_solid(kind) else _solid(state))
+    except Exception as error:  # of msgspec, of pydantic, of the class
+        raise UnreadableState(str(error)) from error
 
 
 def load_each(kind: type[S], texts: Sequence[str]) -> list[S]:
-    """The states in many texts, read in one call, which takes half the time. Raises ValueError."""
-    states: list[S] = _decoded(list[kind], f"[{','.join(texts)}]")  # type: ignore[valid-type]
-    return states if _is_solid(kind) else [cast("S", _solid(state)) for state in states]
-
-
-def _decoded(kind: Any, data: str | bytes) -> Any:
+    """The states in many texts, read in one call, which takes half the time. Raises UnreadableState."""
     try:
-        return _decoder(kind)(data)
-    except Exception as error:  # of msgspec, of pydantic, of the class
-        raise ValueError(str(error)) from error
+        states: list[S] = _decoder(list[kind])(f"[{','.join(texts)}]")  # type: ignore[valid-type]
+        return states if _is_solid(kind) else [cast("S", _solid(state)) for state in states]
+    except Exception as error:
+        raise UnreadableState(str(error)) from error
 
 
 def _decoder_of(kind: Any) -> Callable[[str | bytes], Any]:

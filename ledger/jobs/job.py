@@ -238,8 +238,8 @@ class Job(Work):
     children: tuple[str, ...] = ()
     failure_ratio: float = 1.0
     comments: int = 0
-    payload: Mapping[str, Any] = field(default_factory=FrozenDict, metadata=TREE)
-    meta: Mapping[str, Any] = field(default_factory=FrozenDict, metadata=TREE)
+    payload: Mapping[str, Any] = field(default=FrozenDict(), metadata=TREE)
+    meta: Mapping[str, Any] = field(default=FrozenDict(), metadata=TREE)
 
 
 def evolve(job: Job, event: WorkFact, at: datetime) -> Job:
@@ -271,12 +271,9 @@ def evolve(job: Job, event: WorkFact, at: datetime) -> Job:
 
 
 def _created(job: Job, event: JobCreated, at: datetime) -> Job:
-    same = (
-        "operation", "queue", "payload", "meta", "priority", "parent", "description", "tags", "dedup_key",
-        "max_attempts", "max_retries", "max_requeues", "timeout_seconds", "delay_seconds",
-    )  # fmt: skip
-    given = {name: getattr(event, name) for name in same}
-    return changed(job, status=Status.QUEUED.value, created_at=at, offered_at=event.run_at or at, **given)
+    given = {**vars(event)}
+    due = given.pop("run_at") or at
+    return changed(job, status=Status.QUEUED.value, created_at=at, offered_at=due, **given)
 
 
 def _reopened(job: Job, event: JobReopened) -> Job:

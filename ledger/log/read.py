@@ -21,7 +21,7 @@ from psycopg.pq import TransactionStatus
 
 from ..domain.frozen import FrozenDict
 from ..domain.names import split_name
-from ..domain.state import load, load_each
+from ..domain.state import UnreadableState, load, load_each
 from ..domain.stream import Stream
 from ..domain.topics import Unknown, read_event
 from ..errors import BadInput, UnreadableEvent
@@ -36,17 +36,12 @@ SQL = Statements(__package__, "read")
 
 Connection = psycopg.Connection[Any]
 O = TypeVar("O", bound=Stream[Any, Any])  # noqa: E741
-S = TypeVar("S")
 _log = logging.getLogger(__name__)
 _TEXTS = [0, 0]
 Row = tuple[int, str | dict[str, Any] | None, list[tuple[str, int, str | None, str]] | None]
 """A stream as read: the version of its state, the state as text or as JSON, and the events after it."""
 Unread = Callable[[UnreadableEvent], object]
 """Called for a stream that cannot be folded, which is then left out."""
-
-
-class UnreadableState(Exception):
-    """A head's state does not fit the stream's class: fold the events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +109,7 @@ def _open_head(connection: CallingConnection, schema: str, stream: Stream[Any, A
     version, _, state = answer.partition(b" ")
     try:
         if state:
-            stream.restore(_loaded(stream.STATE, state), int(version))
+            stream.restore(load(stream.STATE, state), int(version))
     except UnreadableState:
         return False
     return bool(version)
@@ -211,7 +206,7 @@ class _Folding(Generic[O]):
         for kind, texts in whole.items():
             try:
                 loaded = load_each(kind.STATE, [text for _, _, text in texts])
-            except Exception:  # one of them does not fit
+            except UnreadableState:  # one of them does not fit
                 self.found[kind] += [one for text in texts for one in self._loaded(kind, *text)]
             else:
                 named = zip(texts, loaded, strict=True)
@@ -220,7 +215,7 @@ class _Folding(Generic[O]):
 
     def _loaded(self, kind: type[O], name: str, version: int, state: str) -> Iterator[tuple[str, int, Any]]:
         try:
-            yield name, version, _loaded(kind.STATE, state)
+            yield name, version, load(kind.STATE, state)
         except UnreadableState:
             self._anew.append(name)
 
@@ -257,7 +252,7 @@ def fill(
     """
     if state is not None:
         text = state if isinstance(state, str) else json.dumps(state)
-        stream.restore(_loaded(stream.STATE, text), version)
+        stream.restore(load(stream.STATE, text), version)
     for topic, schema, data, at in tail or ():
         try:
             event = Unknown(topic, schema, FrozenDict()) if data is None else read_event(topic, schema, data)
@@ -269,7 +264,7 @@ def fill(
 def _fill(stream: O, rows: list[tuple[Any, ...]]) -> O:
     _, state_version, _, _, state = rows[0][:5]
     if state is not None:
-        stream.restore(_loaded(stream.STATE, state), state_version)
+        stream.restore(load(stream.STATE, state), state_version)
     for row in rows:
         if row[5] is not None:
             event = recorded(row[5:])
@@ -288,10 +283,3 @@ def replay(
         raise UnreadableEvent(
             topic, why[:300], stream=stream.name, version=stream.version + 1, position=position
         ) from error
-
-
-def _loaded(kind: type[S], text: str | bytes) -> S:
-    try:
-        return load(kind, text)
-    except Exception as error:  # not JSON of this class
-        raise UnreadableState from error

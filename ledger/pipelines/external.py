@@ -18,6 +18,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from ..domain.names import split_name
 from ..errors import BadInput
 from ..log.recorded import Recorded
+from . import lsm, psoct  # noqa: F401 - so that their names are known
 from .ident import Ident
 from .item import OpenItem
 from .pipeline import PIPELINES

@@ -474,7 +474,7 @@ class OpenItem(Stream[I, ItemFact]):
                     member.__set_name__(cls, name)
 
     def __init__(self, *key: str | int, past: Iterable[tuple[Event | Unknown, datetime]] = ()) -> None:
-        super().__init__(*self.key_of(key), past=past)
+        super().__init__(*_named(type(self), key)[0], past=past)
         self.tree: Tree | None = None
 
     @classmethod

@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from ..domain.frozen import FrozenDict
 from ..domain.names import checked_id, stream_name
+from ..domain.state import UnreadableState
 from ..errors import LockLost, MoveNotAllowed, StreamConflict, UnreadableEvent, WrongIdent
 from ..log import read
 from ..log.append import Append, Exact
 from ..log.ledger import Ledger
-from ..log.read import Row, UnreadableState, fill
+from ..log.read import Row, fill
 from ..log.scope_locks import HeldLock, Locks
 from .facts import LIVE, Created, Status, Touched
 from .ident import Ident

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import random
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -23,6 +22,7 @@ from ledger import Ledger
 from ledger.pipelines import LSMChannelState, LSMProjectState, LSMSliceState, LSMStripState
 from tests.consumers.conftest import Lab
 from tests.faults.conftest import ROOT, eventually
+from tests.fork_server import python
 
 Connect = Callable[[], Ledger]
 
@@ -30,7 +30,7 @@ Connect = Callable[[], Ledger]
 @contextmanager
 def reacting(dsn: str) -> Iterator[subprocess.Popen[str]]:
     """A reactor process for the length of the block; then it is killed, if it still lives."""
-    command = [sys.executable, "-m", "tests.consumers.reactor_process", dsn]
+    command = [*python(), "-m", "tests.consumers.reactor_process", dsn]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
     try:

@@ -46,6 +46,7 @@ from ledger import (
 from ledger.log.append import body_of
 from ledger.log.connection import CallingConnection
 from ledger.machines import From, Machine, State
+from tests.fork_server import python
 from tests.lamp import LampRead
 
 ROOT = Path(__file__).parents[2]
@@ -250,7 +251,7 @@ def appending(folder: Path, ways: Sequence[str], **settings: Any) -> Iterator[li
     processes = []
     for number, (dsn, record) in enumerate(zip(ways, records, strict=True)):
         words = json.dumps({"number": number, "dsn": dsn, "record": str(record)} | settings)
-        command = [sys.executable, "-m", "tests.faults.appenders", words]
+        command = [*python(), "-m", "tests.faults.appenders", words]
         processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, cwd=ROOT))
     try:
         yield records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from ledger.jobs import Jobs
 from ledger.pipelines import LSMStateService
 from projections import Projector, View, attach, views_named
 from tests.docs.pages import ROOT, blocks
+from tests.fork_server import python
 
 PAGE = ROOT / "docs/how-to/operate-a-ledger.md"
 EMBEDDED = ROOT / "docs/how-to/embedded-server.md"
@@ -64,7 +66,7 @@ def shell(postgres: Embedded, tmp_path: Path) -> Shell:
     assert pid is not None
     pledger = tmp_path / "pledger"
     pledger.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -P -m gateway.cli.main "$@"\n'
+        f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec {shlex.join(python())} -P -m gateway.cli.main "$@"\n'
     )
     pledger.chmod(0o755)
     path = os.pathsep.join([str(tmp_path), str(Path(psutil.Process(pid).exe()).parent), os.environ["PATH"]])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -27,6 +26,7 @@ from projections.verify import rebuild_commands, rebuild_heads
 from tests.faults.conftest import CHILD_PATH, eventually
 from tests.faults.crashes import crash
 from tests.faults.tally import watched
+from tests.fork_server import python
 from tests.lamp import LampBroke, LampMade, LampRead, LampSwitchedOn
 
 load()
@@ -48,7 +48,7 @@ class Doomed:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tests.faults.view_processes", self.role, self.dsn]
+        command = [*python(), "-m", "tests.faults.view_processes", self.role, self.dsn]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, env={"PYTHONPATH": CHILD_PATH}, text=True
         )

@@ -25,6 +25,7 @@ import psycopg
 import ledger
 from ledger import ANY, Append, Appended, Body, Exact, Expected, LedgerBusy, ServerUnavailable
 from ledger.log.append import body_of
+from tests.fork_server import python
 from tests.lamp import LampRead
 
 ROOT = Path(__file__).parents[2]
@@ -179,7 +180,7 @@ def writing(folder: Path, count: int, kind: str = "Writer", **settings: Any) -> 
     processes = []
     for number, record in enumerate(records):
         words = json.dumps({"number": number, "record": str(record)} | settings)
-        command = [sys.executable, "-m", "tests.faults.writers", kind, words]
+        command = [*python(), "-m", "tests.faults.writers", kind, words]
         processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, cwd=ROOT))
     try:
         yield records

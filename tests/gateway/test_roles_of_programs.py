@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -77,18 +78,30 @@ def login_with(postgres: Embedded, dsn: str) -> Iterator[LoginWith]:
             admin.execute(f"DROP ROLE {name}")  # type: ignore[call-overload]
 
 
+@pytest.fixture(scope="module")
+def template(postgres: Embedded) -> Iterator[str]:
+    """A database with a ledger in which every program finds something to do; each test gets a copy."""
+    name = f"of_roles_{os.getpid()}"
+    with psycopg.connect(postgres.dsn(), autocommit=True) as user:
+        user.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+    with ledger.connect(postgres.dsn(name), actor="tester", create=True) as log:
+        with LSMStateService(log).open_strip("mouse", slice_id=1, strip_id=1) as strip:
+            strip.mark_completed()
+        Loan(log, "book").move("lent")
+        Jobs(log).submit("double", {"n": 1})
+        Projector(log).catch_up()
+        assert LogOffers(log, "vanished", None, 0.0).take(1), "a lease that is over, for the reaper"
+    yield name
+    with psycopg.connect(postgres.admin_dsn(), autocommit=True) as admin:
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[call-overload]
+
+
 @pytest.fixture
 def given(
     log: Ledger, admin_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pledger: Pledger
 ) -> Ledger:
-    """A ledger in which every program finds something to do."""
+    """The ledger of `template`, a table of the user's, a wrong head and a file to import."""
     monkeypatch.chdir(tmp_path)
-    with LSMStateService(log).open_strip("mouse", slice_id=1, strip_id=1) as strip:
-        strip.mark_completed()
-    Loan(log, "book").move("lent")
-    Jobs(log).submit("double", {"n": 1})
-    Projector(log).catch_up()
-    assert LogOffers(log, "vanished", None, 0.0).take(1), "a lease that is over, for the reaper"
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
         admin.execute(
             "CREATE TABLE public.moves (book text, to_state text, sort_key int, most_recent bool, "

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +23,7 @@ from docs.examples.kmers.parcel import DamagedParcel, Parcel, pack, unpack
 from docs.examples.kmers.profile import Profile, by_chance, profile, unusual, words
 from ledger import Ledger
 from ledger.jobs import Jobs
+from tests.fork_server import python
 
 ROOT = Path(__file__).parents[2]
 THREE = b">a one\nMKV\nLAA\n>b\n>c three\nmkvx*\n"
@@ -115,7 +115,7 @@ def test_a_parcel_is_what_was_packed(tmp_path: Path) -> None:
 
 def told(dsn: str, *arguments: str) -> dict[str, Any]:
     """What a run says of itself, as JSON."""
-    command = [sys.executable, "-m", "docs.examples.kmers", "run", "--json", *arguments]
+    command = [*python(), "-m", "docs.examples.kmers", "run", "--json", *arguments]
     env = os.environ | {"LEDGER_DSN": dsn, "NO_COLOR": "1"}
     ways: dict[str, Any] = {"cwd": ROOT, "env": env, "text": True, "timeout": 600}
     done = subprocess.run(command, capture_output=True, check=False, **ways)

@@ -1,6 +1,8 @@
-"""Work that a worker takes ahead: only after short work, only for a moment, and never what has a rate."""
+"""Work that a worker takes ahead: only after short work, only for a moment, and never what has limits."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -31,7 +33,8 @@ def test_as_many_are_taken_ahead_as_ended_a_moment_ago(log: Ledger) -> None:
     offers = OffersAhead(LogOffers(log, "w", None, 60))
     assert [one.work.name for one in offers.take(1)] == jobs[:1]
     assert leased(log) == {*jobs[:1]}, "nothing has ended yet"
-    assert [one.work.name for one in offers.take(1, OVER)] == jobs[1:2]
+    assert offers.take(0, OVER) == []
+    assert [one.work.name for one in offers.take(1)] == jobs[1:2]
     assert leased(log) == {*jobs[:4]}
     assert [one.work.name for one in offers.take(2)] == jobs[2:4]
     assert leased(log) == {*jobs[:4]}, "it had them already"
@@ -46,8 +49,8 @@ def test_what_is_not_wanted_within_a_moment_is_released(log: Ledger, monkeypatch
     shown(log)
     offers = OffersAhead(LogOffers(log, "w", None, 60))
     monkeypatch.setattr(claim, "MOMENT", 1000.0)
-    offers.take(0, ())
-    (first,) = offers.take(1, OVER)
+    offers.take(0, OVER)
+    (first,) = offers.take(1)
     assert leased(log) == {*jobs}
     assert offers.take(0) == []
     assert leased(log) == {*jobs}
@@ -58,14 +61,16 @@ def test_what_is_not_wanted_within_a_moment_is_released(log: Ledger, monkeypatch
 
 
 @pytest.mark.usefixtures("forever")
-def test_what_has_a_rate_is_not_taken_ahead(log: Ledger) -> None:
-    """Its lease would count against the rate, also if it is released unused."""
-    Jobs(log).limit("rated", rate=5, seconds=1000)
+@pytest.mark.parametrize("limits", [{"rate": 5, "seconds": 1000}, {"concurrency": 5}])
+def test_what_has_limits_is_not_taken_ahead(log: Ledger, limits: dict[str, Any]) -> None:
+    """Its lease would count against them, also while the worker does not run it."""
+    Jobs(log).limit("rated", **limits)
     rated = [f"job/{Jobs(log).submit('rated')}" for _ in range(3)]
     plain = f"job/{Jobs(log).submit('ping')}"
     shown(log)
     offers = OffersAhead(LogOffers(log, "w", None, 60))
-    assert [one.work.name for one in offers.take(1, OVER)] == rated[:1]
+    offers.take(0, OVER)
+    assert [one.work.name for one in offers.take(1)] == rated[:1]
     assert leased(log) == {rated[0]}
-    assert [one.work.name for one in offers.take(2, [*OVER, (rated[0], 2)])] == rated[1:]
+    assert [one.work.name for one in offers.take(2, [(rated[0], 2)])] == rated[1:]
     assert leased(log) == {*rated[1:], plain}

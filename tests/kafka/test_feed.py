@@ -77,7 +77,7 @@ def test_it_equals_the_view_that_follows(
             strip.mark_completed()
     relay_all(log, cluster, kafka_name, block_events=3)
     second = feed(elsewhere, cluster, kafka_name, log.bound())
-    assert first.fed + second.fed == len(log.log(0, log.bound(), 10_000))
+    assert first.events + second.events == len(log.log(0, log.bound(), 10_000))
     assert_equal(log, connection)
 
 
@@ -175,5 +175,5 @@ def test_a_body_that_is_too_large_is_read_from_the_ledger(
     load()
     fed = KafkaFeed(elsewhere, views_named(VIEWS), cluster, kafka_name, source=log)
     fed.run(stop, until=1)
-    assert fed.fed == 1
+    assert fed.events == 1
     assert_equal(log, connection)

@@ -38,6 +38,8 @@ CREATE TABLE trap.heads (stream text, version bigint, state_version bigint, toke
 CREATE TABLE trap.commands (first_position bigint, last_position bigint, recorded_at timestamptz,
                             command text, digest bytea);
 CREATE SEQUENCE trap.positions;
+CREATE TYPE trap.appended AS ("position" bigint, version bigint, recorded_at timestamptz, outcome text,
+                              found_status text, found_token bigint);
 GRANT ALL ON ALL TABLES IN SCHEMA trap TO PUBLIC; GRANT ALL ON SEQUENCE trap.positions TO PUBLIC;
 """
 FUNCTIONS = {

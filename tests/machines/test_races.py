@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from ledger.embedded import Embedded
 from ledger.machines import From, Machine, State
 from tests.contracts.machines import ledger_of_its_own
 from tests.faults.conftest import ROOT, eventually
+from tests.fork_server import python
 from tests.machines.payments import Payment
 from tests.machines.racer import MACHINES, Plain, Raced, Turn, at_once, outcome, turn
 
@@ -33,7 +33,7 @@ class Racer:
     """A process that takes orders."""
 
     def __init__(self, dsn: str, nth: int) -> None:
-        command = [sys.executable, "-m", "tests.machines.racer", dsn, str(nth)]
+        command = [*python(), "-m", "tests.machines.racer", dsn, str(nth)]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT

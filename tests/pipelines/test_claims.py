@@ -29,6 +29,7 @@ from ledger.pipelines import (
     should_skip_run,
     stages,
 )
+from tests.fork_server import python
 from tests.pipelines.crowd import Crowd, both_stages, both_ways, enter, entered, service_of
 from tests.pipelines.recorded_facts import check_heads
 
@@ -170,7 +171,7 @@ with ledger.connect(dsn, max_size=2) as log:
 def workers(size: int, dsn: str, guard: str, locked: bool) -> Iterator[list[subprocess.Popen[str]]]:
     """Processes that claim the strips whose numbers they are sent, and answer with the decision."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
-    command = [sys.executable, "-W", "error", "-c", WORKER, json.dumps([dsn, guard, locked])]
+    command = [*python(), "-c", WORKER, json.dumps([dsn, guard, locked])]
     ways: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with ExitStack() as stack:
         found = [subprocess.Popen(command, env=environment, **ways) for _ in range(size)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.fork_server import python
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs" / "examples" / "proteome"
@@ -24,7 +25,7 @@ def run(dsn: str) -> Run:
     def run_one(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         env = os.environ | {"LEDGER_DSN": dsn, "PYTHONPATH": f"{ROOT}", "NO_COLOR": "1"}
         ended = subprocess.run(
-            [sys.executable, *arguments], cwd=EXAMPLE, env=env, capture_output=True, text=True, timeout=120
+            [*python(), *arguments], cwd=EXAMPLE, env=env, capture_output=True, text=True, timeout=120
         )
         assert ended.returncode == code, ended.stderr
         return ended

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,18 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
-
 from consumers.kafka.broker import archive
 from consumers.kafka.broker.jars import HERE, fetched_jars, locked
 from consumers.kafka.broker.java import find_java
 from consumers.kafka.broker.layout import HOST, Layout, unique
 from consumers.kafka.broker.process import NodeProcess
+from consumers.kafka.wire import members
 from ledger.errors import KafkaUnavailable
 
 READY = 120.0
 """Seconds that nodes may take to be ready: a laptop needs 2 to 4, a machine under load may need 30."""
+PATIENCE = 2.0
+"""Seconds to wait for a node's answer before it is asked again."""
 ATTEMPTS = 3
 """How often new ports are tried: another process may take one between our look and the node's start."""
 _QUIET_JVM = (
@@ -231,15 +230,10 @@ class Broker:
 
     def _members_known_to(self, node: int) -> set[int]:
         """The members that are not fenced, as this node says."""
-        port = self.layout.ports[node][self._listeners[0]]
-        limits = {"bootstrap_timeout_ms": 2000, "request_timeout_ms": 2000}
         try:
-            socket.create_connection((HOST, port), 1).close()
-            with KafkaAdminClient(bootstrap_servers=f"{HOST}:{port}", **limits) as admin:
-                brokers = admin.describe_cluster()["brokers"]
-        except (KafkaError, OSError):
+            return members((HOST, self.layout.ports[node][self._listeners[0]]), PATIENCE)
+        except OSError:
             return set()
-        return {each["broker_id"] for each in brokers if not each["is_fenced"]}
 
     def _end_all(self, *, kindly: bool) -> None:
         self._stop(kindly=kindly)

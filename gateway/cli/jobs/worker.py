@@ -68,6 +68,17 @@ NoServices = Annotated[
         "--no-services", help="Run operations only: no reaper, no scheduler, no fan-in, no cascade."
     ),
 ]
+Hints = Annotated[
+    bool,
+    typer.Option(
+        "--hints", help="Hear of new work from a relay's topics, and ask the ledger only then or rarely."
+    ),
+]
+Named = Annotated[
+    str | None,
+    typer.Option("--kafka", metavar="HOST:PORT", help="The cluster of --hints. Default: LEDGER_KAFKA."),
+]
+Prefix = Annotated[str, typer.Option(metavar="NAME", help="The prefix of the relay's topics.")]
 NoViews = Annotated[
     bool,
     typer.Option("--no-views", help="Do not follow views: `pledger views follow` runs elsewhere."),
@@ -86,6 +97,9 @@ def run(
     memory_mb: Memory = None,
     no_services: NoServices = False,
     no_views: NoViews = False,
+    hints: Hints = False,
+    kafka: Named = None,
+    prefix: Prefix = "ledger",
     as_json: AsJson = False,
 ) -> None:
     """Run operations until SIGTERM or Ctrl-C.
@@ -98,6 +112,11 @@ def run(
     the views of jobs.
 
     Its login needs the roles writer and projector; with --no-views writer and reader.
+
+    With --hints it hears of new work over Kafka, where a relay publishes the log: an idle worker asks the
+    ledger every 5 seconds instead of many times a second. That spares the ledger where workers are many, or
+    far from it, and run with --no-views and --no-services. The claim stays the ledger's; without Kafka the
+    worker asks as usual.
 
     \b
     Examples:
@@ -118,6 +137,11 @@ def run(
         "drain_seconds": drain_seconds, "grace_seconds": grace_seconds, "memory_mb": memory_mb,
         "services": not no_services, "projecting": not no_views,
     }  # fmt: skip
+    if hints:
+        from consumers.kafka.cluster import Cluster
+        from consumers.kafka.hints import KafkaHints
+
+        given["hints"] = KafkaHints(Cluster.of(kafka), prefix=prefix, queues=queue or None)
     _work(session, operations, {key: value for key, value in given.items() if value is not None})
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import typer
 
+from ledger.pipelines import PIPELINES
+
+from ..commands import PIPELINES as SHIPPED
 from .mark import mark
 from .options import bound
 from .plan import plan
@@ -21,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def group_of(name: str) -> typer.Typer:
-    """The commands of a pipeline that this process has imported."""
-    from ledger.pipelines import PIPELINES
-
+    """The commands of a shipped pipeline, or of one that this process has imported."""
+    if name in SHIPPED:
+        import_module(f"ledger.pipelines.{name}")
     pipeline = PIPELINES[name]
     group = typer.Typer(help=pipeline.help, rich_markup_mode=None)
     for command in _commands(pipeline):

@@ -133,90 +133,102 @@ RETURNS appended LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT 
 DECLARE
     done appended;
 BEGIN
-    IF NOT p_head THEN -- the events themselves are asked
+    -- The commonest cases first, and few operators: each in a condition costs an append 1 %.
+    IF p_head THEN
+        IF p_expected > 0 THEN
+            IF p_state IS NULL THEN
+                WITH head AS (
+                    UPDATE heads h SET version = p_expected + 1, status = coalesce(p_status, h.status)
+                     WHERE h.stream = p_stream AND h.version = p_expected AND begin_append()
+                    RETURNING h.version)
+                INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
+                SELECT take_position(), clock_timestamp(), head.version, p_schema, p_stream, p_topic, p_data, p_raw, p_meta
+                  FROM head
+                RETURNING events.position, events.version, events.recorded_at, 'recorded'
+                  INTO done.position, done.version, done.recorded_at, done.outcome;
+            ELSE
+                done.recorded_at := clock_timestamp();
+                WITH head AS (
+                    UPDATE heads h SET version = p_expected + 1, status = coalesce(p_status, h.status),
+                                       state_version = p_expected + 1, state_schema = p_state_schema,
+                                       state = stamped(p_state, done.recorded_at)
+                     WHERE h.stream = p_stream AND h.version = p_expected AND begin_append()
+                    RETURNING h.version)
+                INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
+                SELECT take_position(), done.recorded_at, head.version, p_schema, p_stream, p_topic, p_data, p_raw, p_meta
+                  FROM head
+                RETURNING events.position, events.version, events.recorded_at, 'recorded'
+                  INTO done.position, done.version, done.recorded_at, done.outcome;
+            END IF;
+        ELSIF p_expected BETWEEN -3 AND -1 AND p_state IS NULL THEN
+            WITH head AS (
+                UPDATE heads h SET version = h.version + 1, status = coalesce(p_status, h.status)
+                 WHERE h.stream = p_stream AND (p_wanted IS NULL OR h.status = ANY (p_wanted))
+                   AND (p_token IS NULL OR h.token = p_token) AND begin_append() -- null where there is no guard
+                RETURNING h.version)
+            INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
+            SELECT take_position(), clock_timestamp(), head.version, p_schema, p_stream, p_topic, p_data, p_raw, p_meta
+              FROM head
+            RETURNING events.position, events.version, events.recorded_at, 'recorded'
+              INTO done.position, done.version, done.recorded_at, done.outcome;
+            IF done.position IS NULL AND p_expected = -1 THEN -- a new stream
+                WITH head AS (
+                    INSERT INTO heads (stream, version, status)
+                    SELECT p_stream, 1, p_status
+                     WHERE NOT EXISTS (SELECT FROM events e WHERE e.stream = p_stream) AND begin_append()
+                    ON CONFLICT DO NOTHING
+                    RETURNING 1)
+                INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
+                SELECT take_position(), clock_timestamp(), 1, p_schema, p_stream, p_topic, p_data, p_raw, p_meta FROM head
+                RETURNING events.position, events.version, events.recorded_at, 'recorded'
+              INTO done.position, done.version, done.recorded_at, done.outcome;
+            END IF;
+        ELSIF p_expected = 0 THEN
+            done.recorded_at := clock_timestamp();
+            WITH head AS (
+                INSERT INTO heads (stream, version, status, state, state_version, state_schema)
+                SELECT p_stream, 1, p_status, stamped(p_state, done.recorded_at),
+                       CASE WHEN p_state IS NULL THEN 0 ELSE 1 END, CASE WHEN p_state IS NOT NULL THEN p_state_schema END
+                 WHERE begin_append()
+                ON CONFLICT DO NOTHING
+                RETURNING 1)
+            INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
+            SELECT take_position(), done.recorded_at, 1, p_schema, p_stream, p_topic, p_data, p_raw, p_meta FROM head
+            RETURNING events.position, events.version, events.recorded_at, 'recorded'
+              INTO done.position, done.version, done.recorded_at, done.outcome;
+        END IF;
+    ELSIF NOT p_head THEN -- the events themselves are asked
         IF p_expected > 0 THEN
             INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
             SELECT take_position(), clock_timestamp(), e.version + 1, p_schema, p_stream, p_topic, p_data, p_raw, p_meta
               FROM events e WHERE e.stream = p_stream AND e.version = p_expected AND begin_append()
             ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING
-            RETURNING events.position, events.version, events.recorded_at INTO done.position, done.version, done.recorded_at;
+            RETURNING events.position, events.version, events.recorded_at, 'recorded'
+              INTO done.position, done.version, done.recorded_at, done.outcome;
         ELSIF p_expected IN (-1, -2) THEN
             INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
             SELECT take_position(), clock_timestamp(), e.version + 1, p_schema, p_stream, p_topic, p_data, p_raw, p_meta
               FROM (SELECT f.version FROM events f WHERE f.stream = p_stream ORDER BY f.version DESC LIMIT 1) e
              WHERE begin_append()
             ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING
-            RETURNING events.position, events.version, events.recorded_at INTO done.position, done.version, done.recorded_at;
+            RETURNING events.position, events.version, events.recorded_at, 'recorded'
+              INTO done.position, done.version, done.recorded_at, done.outcome;
         END IF;
         IF done.position IS NULL AND p_expected IN (0, -1) THEN -- a new stream
             INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
             SELECT take_position(), clock_timestamp(), 1, p_schema, p_stream, p_topic, p_data, p_raw, p_meta
              WHERE begin_append()
             ON CONFLICT ON CONSTRAINT events_stream_version DO NOTHING
-            RETURNING events.position, events.version, events.recorded_at INTO done.position, done.version, done.recorded_at;
-        END IF;
-    ELSIF p_expected > 0 THEN
-        IF p_state IS NULL THEN
-            WITH head AS (
-                UPDATE heads h SET version = p_expected + 1, status = coalesce(p_status, h.status)
-                 WHERE h.stream = p_stream AND h.version = p_expected AND begin_append()
-                RETURNING h.version)
-            INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
-            SELECT take_position(), clock_timestamp(), head.version, p_schema, p_stream, p_topic, p_data, p_raw, p_meta FROM head
-            RETURNING events.position, events.version, events.recorded_at INTO done.position, done.version, done.recorded_at;
-        ELSE
-            done.recorded_at := clock_timestamp();
-            WITH head AS (
-                UPDATE heads h SET version = p_expected + 1, status = coalesce(p_status, h.status), state_version = p_expected + 1,
-                                   state_schema = p_state_schema, state = stamped(p_state, done.recorded_at)
-                 WHERE h.stream = p_stream AND h.version = p_expected AND begin_append()
-                RETURNING h.version)
-            INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
-            SELECT take_position(), done.recorded_at, head.version, p_schema, p_stream, p_topic, p_data, p_raw, p_meta FROM head
-            RETURNING events.position, events.version, events.recorded_at INTO done.position, done.version, done.recorded_at;
-        END IF;
-    ELSIF p_expected = 0 THEN
-        done.recorded_at := clock_timestamp();
-        WITH head AS (
-            INSERT INTO heads (stream, version, status, state, state_version, state_schema)
-            SELECT p_stream, 1, p_status, stamped(p_state, done.recorded_at),
-                   CASE WHEN p_state IS NULL THEN 0 ELSE 1 END, CASE WHEN p_state IS NOT NULL THEN p_state_schema END
-             WHERE begin_append()
-            ON CONFLICT DO NOTHING
-            RETURNING 1)
-        INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
-        SELECT take_position(), done.recorded_at, 1, p_schema, p_stream, p_topic, p_data, p_raw, p_meta FROM head
-        RETURNING events.position, events.version, events.recorded_at INTO done.position, done.version, done.recorded_at;
-    ELSIF p_state IS NULL THEN
-        WITH head AS (
-            UPDATE heads h SET version = h.version + 1, status = coalesce(p_status, h.status)
-             WHERE h.stream = p_stream
-               AND (p_expected = -1 OR p_expected = -2 OR p_expected = -3
-                    AND (p_wanted IS NULL OR h.status = ANY (p_wanted)) AND (p_token IS NULL OR h.token = p_token))
-               AND begin_append()
-            RETURNING h.version)
-        INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
-        SELECT take_position(), clock_timestamp(), head.version, p_schema, p_stream, p_topic, p_data, p_raw, p_meta FROM head
-        RETURNING events.position, events.version, events.recorded_at INTO done.position, done.version, done.recorded_at;
-        IF done.position IS NULL AND p_expected = -1 THEN -- a new stream
-            WITH head AS (
-                INSERT INTO heads (stream, version, status)
-                SELECT p_stream, 1, p_status
-                 WHERE NOT EXISTS (SELECT FROM events e WHERE e.stream = p_stream) AND begin_append()
-                ON CONFLICT DO NOTHING
-                RETURNING 1)
-            INSERT INTO events (position, recorded_at, version, schema, stream, topic, data, raw, meta)
-            SELECT take_position(), clock_timestamp(), 1, p_schema, p_stream, p_topic, p_data, p_raw, p_meta FROM head
-            RETURNING events.position, events.version, events.recorded_at INTO done.position, done.version, done.recorded_at;
+            RETURNING events.position, events.version, events.recorded_at, 'recorded'
+              INTO done.position, done.version, done.recorded_at, done.outcome;
         END IF;
     END IF;
     -- has_effects() is named here itself, because a plan does not see that a constant inside another function changed.
     IF done.position <= 281474976710655 AND NOT has_effects() THEN
-        done.outcome := 'recorded';
+        RETURN done;
     ELSIF done.position > 281474976710655 THEN
         PERFORM refuse_last_position();
     ELSIF done.position > 0 THEN
-        done.outcome := 'recorded';
         PERFORM apply_effects(done.position, done.position); -- nothing is done as the owner after them: 3_effects.sql says why
     ELSE
         SELECT * INTO done
