@@ -42,7 +42,8 @@ def test_these_are_the_commands() -> None:
     names += [
         f"views {name}" for name in ("follow", "metrics", "parked", "retry", "attach", "detach", "feed")
     ]
-    names += ["kafka broker", "kafka check", "kafka schema", "relay verify"]
+    names += ["kafka broker", "kafka check", "kafka schema"]
+    names += [f"relay {name}" for name in ("run", "status", "verify", "replay")]
     names += [f"as-of {name}" for name in ("make", "list", "drop")]
     names += [f"machines {name}" for name in ("list", "show", "diagram", "check", "adopt", "timeouts")]
     names += [f"jobs {name}" for name in ("submit", "list", "show", "result", "events", "wait")]
