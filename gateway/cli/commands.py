@@ -103,8 +103,11 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
             },
         ),
         "relay": Group(
-            "The relay, which publishes the log to Kafka: prove that its topics equal the ledger.",
-            {"verify": "kafka.verify:verify"},
+            "The relay: publish the log to Kafka, see how far it is, prove it, publish it anew.",
+            {
+                "run": "kafka.relay:run", "status": "kafka.relay:status", "verify": "kafka.verify:verify",
+                "replay": "kafka.relay:replay",
+            },
         ),
         "consume": Group(
             "Consumers of Kafka topics: run one, list groups, rewind a group.",

@@ -42,7 +42,8 @@ def test_these_are_the_commands() -> None:
     names += [
         f"views {name}" for name in ("follow", "metrics", "parked", "retry", "attach", "detach", "feed")
     ]
-    names += ["kafka broker", "kafka check", "kafka schema", "relay verify"]
+    names += ["kafka broker", "kafka check", "kafka schema"]
+    names += [f"relay {name}" for name in ("run", "status", "verify", "replay")]
     names += [f"consume {name}" for name in ("run", "list", "rewind")]
     names += [f"dlq {name}" for name in ("list", "show", "redrive", "discard")]
     names += [f"as-of {name}" for name in ("make", "list", "drop")]

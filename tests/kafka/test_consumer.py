@@ -18,6 +18,7 @@ import psycopg
 import pytest
 
 from consumers.kafka import consumer
+from consumers.kafka.broker import Broker
 from consumers.kafka.client import Place
 from consumers.kafka.cluster import Cluster
 from consumers.kafka.consumer_loop import Consumer
@@ -32,7 +33,11 @@ from .publishing import Publisher
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 90.0
-QUICK: dict[str, Any] = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
+QUICK: dict[str, Any] = {
+    "session_timeout_ms": 6_000,
+    "heartbeat_interval_ms": 500,
+    "metadata_max_age_ms": 500,
+}
 
 
 @pytest.fixture
@@ -148,13 +153,7 @@ def test_a_key_that_fails_is_parked_and_redriven(
     cluster: Cluster, publisher: Publisher, dsn: str, kafka_name: str
 ) -> None:
     bad = {7}
-
-    @consumer(topics=[publisher.topic], group=kafka_name, attempts=2, delay=0.01)
-    def fails(event: Recorded, transaction: Connection) -> None:
-        write(kafka_name, [event], transaction)
-        if event.position in bad:
-            raise RuntimeError("not yet")
-
+    fails = failing(publisher.topic, kafka_name, bad, attempts=2)
     published = publisher.publish(streams(60, 6))
     stream = published[6].stream
     rest = [event for event in published if event.stream != stream or event.position < 7]
@@ -172,7 +171,7 @@ def test_a_key_that_fails_is_parked_and_redriven(
     (copy,) = records(cluster, f"{publisher.topic}.{kafka_name}.dlq", 1)
     told = dict(copy.headers)
     assert copy.key == stream.encode()
-    assert told["__dlq.errors.exception.message"] == b"not yet"
+    assert told["__dlq.errors.exception.message"] == b"position 7"
     assert told["ce_ledgerposition"] == b"7"
 
 
@@ -189,6 +188,17 @@ def records(cluster: Cluster, topic: str, count: int) -> list[Any]:
     until(lambda: found.extend(r for some in client.poll(200).values() for r in some) or len(found) >= count)
     client.close()
     return found
+
+
+def test_a_topic_that_is_made_later_is_read(cluster: Cluster, dsn: str, kafka_name: str) -> None:
+    make_table(dsn)
+    topic = f"{kafka_name}.later"
+    with running(cluster, writer(topic, kafka_name), dsn) as one:
+        until(lambda: one.why_not_ready is None)
+        with Publisher(cluster, topic) as publisher:
+            published = publisher.publish(streams(20))
+            until(lambda: len(effects(dsn, kafka_name)) == 20)
+    assert not faults(effects(dsn, kafka_name), published)
 
 
 def test_rewind(cluster: Cluster, publisher: Publisher, dsn: str, kafka_name: str) -> None:
@@ -309,6 +319,39 @@ def test_rebalanced_in_the_middle_of_work(
                 publisher.publish(streams(500, 30))
         until(lambda: len(effects(dsn, kafka_name)) >= len(publisher.published))
     assert not faults(effects(dsn, kafka_name), publisher.published)
+
+
+def failing(topic: str, group: str, at: set[int], **options: Any) -> Handler:
+    """A handler that fails at some positions, after its effect."""
+
+    @consumer(topics=[topic], group=group, delay=0.01, **options)
+    def fails(event: Recorded, transaction: Connection) -> None:
+        write(group, [event], transaction)
+        if event.position in at:
+            raise RuntimeError(f"position {event.position}")
+
+    return fails
+
+
+def test_brokers_and_database_go_away_and_come_back(own_broker: Broker, dsn: str, kafka_name: str) -> None:
+    make_table(dsn)
+    cluster = Cluster.of(own_broker.bootstrap)
+    topic = f"{kafka_name}.lsm"
+    with Publisher(cluster, topic) as publisher:
+        published = publisher.publish(streams(300))
+    with running(cluster, writer(topic, kafka_name, batch=False), dsn, batch=20) as one:
+        until(lambda: len(effects(dsn, kafka_name)) > 20)
+        own_broker.kill(1)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name LIKE 'pledger consumer%' AND datname = current_database()"
+            )
+        until(lambda: one.why_not_ready)
+        own_broker.start(1)
+        until(lambda: len(effects(dsn, kafka_name)) >= 300)
+        until(lambda: one.why_not_ready is None)
+    assert not faults(effects(dsn, kafka_name), published)
 
 
 @pytest.mark.slow
