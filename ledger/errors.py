@@ -30,6 +30,7 @@ LedgerError
 │   ├── EffectFailed         a registered inline effect raised; the append is undone
 │   ├── AlreadyOpen          this stream is open in this scope already
 │   ├── BeingBuilt           another process is building this view
+│   ├── GroupRuns            consumers of this group run: stop them first
 │   ├── DefinitionChanged    the view was built by another definition: rebuild it
 │   ├── EventsMissing        the view lacks events before those that were handed in
 │   ├── ViewsDiffer          the rebuilt view differs from the live one by more than was allowed
@@ -321,6 +322,17 @@ class BeingBuilt(Refused):
     def __init__(self, view: str) -> None:
         super().__init__(f"another process is building view {view}; wait for it, or stop it")
         self.view = view
+
+
+class GroupRuns(Refused):
+    """Consumers of this group run, so its offsets cannot be set. hosts: where they run."""
+
+    def __init__(self, group: str, hosts: Iterable[str]) -> None:
+        self.group, self.hosts = group, tuple(hosts)
+        super().__init__(
+            f"group {group} has {len(self.hosts)} members, on {', '.join(sorted(set(self.hosts)))}: stop "
+            "them first; a member that was killed is gone after its session, about 10 seconds"
+        )
 
 
 class DefinitionChanged(Refused):

@@ -34,6 +34,7 @@ PROGRAMS: Final[dict[str, Program]] = {
     "pledger reaper run": Program(("writer", "reader"), "ends claims that are not renewed"),
     "Scheduler": Program(("writer", "reader"), "submits due jobs; every worker runs one"),
     "pledger react": Program(("writer", "reader"), "answers events, and stores its position"),
+    "pledger relay run": Program(("writer", "reader"), "publishes the log to Kafka; one relay is elected"),
     "pledger machines timeouts": Program(("writer", "reader"), "moves objects whose timeout is due"),
     "pledger machines adopt": Program(("writer", "reader"), "records the moves of a transitions table"),
     "pledger import": Program(("writer", "reader"), "records the events of a file"),

@@ -100,7 +100,7 @@ class LogOffers:
         self.queues = None if queues is None else list(queues)
 
     def take(self, limit: int, over: Sequence[tuple[str, int]] = (), ahead: int = 0) -> list[Offer]:
-        """ahead: take so many more where no limits of operations count them."""
+        """ahead: take so many more, of operations without limits."""
         if limit < 1:
             self.release(over)
             return []

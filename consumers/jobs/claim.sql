@@ -3,14 +3,18 @@
 -- name: take_leases
 -- Put a lease on each piece of work that the view `work` nominates, for a worker; and remove its own leases that have
 -- ended. token: of the claim that is to follow, the next version of the stream. One caller at a time: see
--- nominate_work. ahead: so many more, but none whose operation has a rate, because a lease counts against it even if
--- no claim follows.
+-- nominate_work. ahead: so many more, but only of operations without limits, because a lease counts against
+-- them even if no claim follows.
 -- A lease that another worker put meanwhile stays. The work is counted against the rates of operations.
-WITH nominated AS MATERIALIZED (
-    SELECT * FROM (
-        SELECT *, row_number() OVER (ORDER BY priority DESC, position) AS place
-          FROM {views}.nominate_work(%(queues)s::text[], %(operations)s::text[], %(limit)s::integer + %(ahead)s::integer)) n
-     WHERE n.place <= %(limit)s::integer OR n.bucket IS NULL
+WITH found AS MATERIALIZED (
+    SELECT *, row_number() OVER (ORDER BY priority DESC, position) AS place
+      FROM {views}.nominate_work(%(queues)s::text[], %(operations)s::text[], %(limit)s::integer + %(ahead)s::integer)
+), unlimited AS MATERIALIZED (
+    SELECT o.operation FROM (SELECT DISTINCT f.operation, f.now FROM found f WHERE f.place > %(limit)s::integer) o
+     WHERE {views}.room_of(o.operation, o.now) IS NULL
+), nominated AS MATERIALIZED (
+    SELECT f.* FROM found f
+     WHERE f.place <= %(limit)s::integer OR f.operation IN (SELECT u.operation FROM unlimited u)
 ), taken AS (
     INSERT INTO {schema}.leases AS x (token, taken_at, until, stream, worker, operation)
     SELECT n.version + 1, n.now, n.now + %(seconds)s::double precision * interval '1 second', n.stream, %(worker)s::text, n.operation

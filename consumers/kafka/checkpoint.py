@@ -123,7 +123,7 @@ def last_value(cluster: Cluster, topic: str) -> bytes | None:
                     return value
                 back *= 16  # transactions that were aborted, and compaction, leave gaps
     except KafkaError as error:
-        raise KafkaUnavailable(cluster.diagnose() or f"topic {topic} cannot be read: {error}") from error
+        raise cluster.unavailable(error) from error
 
 
 def has_records(cluster: Cluster, topic: Topic) -> bool:
@@ -141,7 +141,7 @@ def has_records(cluster: Cluster, topic: Topic) -> bool:
                     return True
                 _still(deadline, topic.name)
     except KafkaError as error:
-        raise KafkaUnavailable(cluster.diagnose() or f"topic {topic.name} cannot be read: {error}") from error
+        raise cluster.unavailable(error) from error
     return False
 
 

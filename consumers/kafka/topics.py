@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,6 +28,12 @@ COMPACTED: Final = {"cleanup.policy": "compact", "message.timestamp.type": "LogA
 """Settings of topics that hold the last value of each key."""
 
 
+CERTAIN: Final = 2.0
+"""Seconds for which a topic must be missing: a broker that was away learns late of topics that are there."""
+VISIBLE: Final = 30.0
+"""Seconds that a new topic may take to be seen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic as the cluster has it. id: Kafka gives each topic a new one, also under a former name."""
@@ -47,7 +54,7 @@ class Topics:
         if not names:
             return {}
         with self.cluster.admin() as admin:
-            return _found(admin, names)
+            return _found_within(admin, names, CERTAIN)
 
     def below(self, prefix: str) -> dict[str, Topic]:
         """All topics whose names begin with a prefix and a dot. Raises KafkaUnavailable."""
@@ -78,8 +85,9 @@ class Topics:
                 pass
             except KafkaError as error:
                 raise KafkaUnavailable(f"topic {name} cannot be created: {error}") from error
-            admin.wait_for_topics([name], timeout_ms=30_000)
-            return _found(admin, [name])[name], True
+            if (topic := _found_within(admin, [name], VISIBLE).get(name)) is None:
+                raise KafkaUnavailable(f"topic {name} was created, and cannot be seen after {VISIBLE:g} s")
+            return topic, True
 
     def check(self, known: Iterable[Topic], settings: Mapping[str, str] = EVENTS) -> None:
         """Check that topics are those that are known. Raises TopicMismatch, KafkaUnavailable."""
@@ -113,6 +121,14 @@ def _check_settings(admin: Any, name: str, settings: Mapping[str, str]) -> None:
         if value != wanted and not enough:
             remedy = f"kafka-configs --alter --topic {name} --add-config {setting}={wanted}"
             raise TopicMismatch(name, f"the topic has {setting}={value}, which needs to be {wanted}", remedy)
+
+
+def _found_within(admin: Any, names: Collection[str], seconds: float) -> dict[str, Topic]:
+    """Those of the topics that are there. What is missing is asked for again for so long."""
+    deadline = time.monotonic() + seconds
+    while len(found := _found(admin, names)) < len(set(names)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
 
 
 def _found(admin: Any, names: Collection[str]) -> dict[str, Topic]:

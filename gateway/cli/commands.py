@@ -103,8 +103,22 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
             },
         ),
         "relay": Group(
-            "The relay, which publishes the log to Kafka: prove that its topics equal the ledger.",
-            {"verify": "kafka.verify:verify"},
+            "The relay: publish the log to Kafka, see how far it is, prove it, publish it anew.",
+            {
+                "run": "kafka.relay:run", "status": "kafka.relay:status", "verify": "kafka.verify:verify",
+                "replay": "kafka.relay:replay",
+            },
+        ),
+        "consume": Group(
+            "Consumers of Kafka topics: run one, list groups, rewind a group.",
+            {"run": "kafka.consume:run", "list": "kafka.consume:list_", "rewind": "kafka.consume:rewind_"},
+        ),
+        "dlq": Group(
+            "Dead letters of consumers: what failed, why, redriving or discarding it.",
+            {
+                "list": "kafka.dlq:list_", "show": "kafka.dlq:show", "redrive": "kafka.dlq:redrive_",
+                "discard": "kafka.dlq:discard_",
+            },
         ),
     },
     "Operate": {

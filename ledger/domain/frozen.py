@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -16,8 +16,8 @@ class FrozenDict(Mapping[K, V]):
 
     __slots__ = ("_items",)
 
-    def __init__(self, items: Mapping[K, V] | None = None) -> None:
-        object.__setattr__(self, "_items", dict(items or {}))
+    def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
+        object.__setattr__(self, "_items", dict(items))
 
     def __getitem__(self, key: K) -> V:
         return self._items[key]  # type: ignore[no-any-return, attr-defined]
@@ -55,11 +55,11 @@ def frozen(value: Any) -> Any:
         return value
     match value:
         case Mapping():
-            return FrozenDict({key: frozen(item) for key, item in value.items()})
+            return FrozenDict(zip(value, map(frozen, value.values()), strict=True))
         case tuple() if hasattr(value, "_make"):  # a named tuple stays one
-            return value._make(frozen(item) for item in value)
+            return value._make(map(frozen, value))
         case list() | tuple():
-            return tuple(frozen(item) for item in value)
+            return tuple(map(frozen, value))
         case set():
             return frozenset(value)
         case _:

@@ -27,7 +27,7 @@ def stream_name(category: str, *parts: str | int) -> str:
         raise BadName(
             "category", category, "must be lower-case letters, digits, '_', '.', '-', a letter first"
         )
-    return checked("/".join((category, *(_escaped(part) for part in parts))))
+    return checked("/".join((category, *map(_escaped, parts))))
 
 
 def split_name(stream: str) -> tuple[str, tuple[str, ...]]:

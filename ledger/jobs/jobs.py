@@ -433,8 +433,8 @@ def prepare(
     given = plain("payload", payload)
     created = job_created(
         operation, payload=given, meta=plain("meta", fields.pop("meta", None)),
-        dedup_key=key_of(operation, given, unique), delay_seconds=delay, run_at=run_at,
-        parent=None if parent is None else checked_id(parent), **fields,
+        dedup_key=None if unique is False else key_of(operation, given, unique),
+        delay_seconds=delay, run_at=run_at, parent=None if parent is None else checked_id(parent), **fields,
     )  # fmt: skip
     if id is None and command is not None:
         id = uuid5(COMMANDS, command)
@@ -465,10 +465,10 @@ def job_within(operation: str, payload: Mapping[str, Any] | None = None, **field
     return job
 
 
-def key_of(operation: str, payload: Mapping[str, Any], unique: object) -> str | None:
-    """The deduplication key for `unique`. Raises BadInput, BadName."""
-    if unique is False or unique is True:
-        return dedup_key(operation, payload) if unique else None
+def key_of(operation: str, payload: Mapping[str, Any], unique: object) -> str:
+    """The deduplication key for `unique`, which is not False. Raises BadInput, BadName."""
+    if unique is True:
+        return dedup_key(operation, payload)
     if not isinstance(unique, str) or not unique:
         raise BadInput(f"unique {shown(unique)} must be True, False, or a key: text that is not empty")
     OpenKey.name_of(unique)

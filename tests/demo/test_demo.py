@@ -202,3 +202,16 @@ def check_went_on(before: dict[str, list[str]], after: dict[str, list[str]]) -> 
         assert after[strip] == words if words[-1] == "completed" else after[strip][: len(words)] == words
     assert {words[-1] for words in after.values()} == {"completed"}
     assert {Counter(words)["completed"] for words in after.values()} == {1}
+
+
+def test_the_same_comes_through_kafka(demo: Demo, images: Images, tmp_path: Path) -> None:
+    """A relay, a consumer, and a view that is fed in another database."""
+    if os.environ.get("LEDGER_KAFKA") == "none":
+        pytest.skip("LEDGER_KAFKA=none leaves the tests of Kafka out")
+    options = ("--input", "images", "--strips", "1", "--no-kill", "--workers", "1", "--out", "out")
+    ran = demo(*options, "--kafka", "--json")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout.splitlines()[-1])
+    assert told["completed"] == 5
+    assert (told["kafka"]["counted"], told["kafka"]["in_state"]) == (5, 5)
+    assert told["kafka"]["published"] >= told["events"]

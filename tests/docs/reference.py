@@ -1,7 +1,8 @@
 """The pages under docs/reference that are made from the code; `python -m tests.docs.reference` writes them.
 
 events.md from the event classes, tables.md from the SQL files and the catalog (tables.py), python.md from the
-packages' `__all__`, errors.md from ledger/errors.py, cli.md from the commands (gateway/cli/reference.py).
+packages' `__all__`, errors.md from ledger/errors.py, cli.md from the commands (gateway/cli/reference.py),
+kafka.md from the envelope (consumers/kafka/asyncapi.py).
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import enum
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from consumers.kafka.asyncapi import HEADERS, OPTIONAL, asyncapi
 from gateway.cli.error_report import code_of
 from gateway.cli.reference import reference as cli
 from gateway.cli.session import DOMAINS
@@ -34,7 +36,8 @@ PACKAGES = (
     "ledger", "ledger.domain", "ledger.pipelines", "ledger.machines", "ledger.jobs", "ledger.exchange",
     "projections", "projections.views", "projections.audit", "projections.verify",
     "projections.time_travel", "projections.pipelines", "projections.machines", "projections.jobs",
-    "consumers", "consumers.jobs", "consumers.kafka", "consumers.prefect_flows",
+    "consumers", "consumers.jobs", "consumers.kafka", "consumers.kafka.broker",
+    "consumers.prefect_flows",
     "ledger.store", "ledger.embedded",
 )  # fmt: skip
 
@@ -46,11 +49,7 @@ Connection = psycopg.Connection[Any]
 
 def events() -> str:
     """Every topic that the shipped domains record, with its fields."""
-    for domain in DOMAINS:
-        importlib.import_module(domain)
-    ours = {
-        topic: kind for topic, kind in sorted(KNOWN.events.items()) if kind.__module__.startswith("ledger.")
-    }
+    ours = _shipped()
     parts = [
         "# Events\n", MADE,
         "Every topic that the domains of this package record. A topic is permanent; its fields only grow.\n"
@@ -63,6 +62,15 @@ def events() -> str:
         titles = ("topic", "leads to", "schema", "fields", "what it says")
         parts.append(f"## {category}\n\n{table(*titles, rows=rows)}")
     return "\n".join(parts)
+
+
+def _shipped() -> dict[str, type[Event]]:
+    """The events of the shipped domains, by topic."""
+    for domain in DOMAINS:
+        importlib.import_module(domain)
+    return {
+        topic: kind for topic, kind in sorted(KNOWN.events.items()) if kind.__module__.startswith("ledger.")
+    }
 
 
 def _event(topic: str, kind: type[Event]) -> str:
@@ -196,6 +204,38 @@ def _parts(kind: type[Exception]) -> list[str]:
     )
 
 
+# Records of Kafka
+
+
+def kafka_page() -> str:
+    """The topics of Kafka with the events in them, and the headers of a record, as AsyncAPI says."""
+    document = asyncapi(events=_shipped().values())
+    topics = [
+        row(f"`{channel['address']}`", ", ".join(f"`{name}`" for name in channel["messages"]))
+        for channel in document["channels"].values()
+    ]
+    headers = [
+        row(f"`{name}`", "" if name in OPTIONAL else "yes", schema.get("description", _allowed(schema)))
+        for name, schema in HEADERS.items()
+    ]
+    return "\n".join(
+        [
+            "# Records of Kafka\n", MADE,
+            "`pledger kafka schema` prints the same as AsyncAPI with the body of each event, and\n"
+            "`pledger kafka schema job.started` one body as JSON Schema. A record's key is the stream, its\n"
+            "value the body. [Kafka](../explanation/kafka.md) explains them.\n",
+            "## Headers\n", "Values are UTF-8 text.\n", table("header", "always", "holds", rows=headers),
+            "## Topics\n",
+            "Below the prefix `ledger`. Your own events are in the topic of their stream's domain.\n",
+            table("topic of Kafka", "events", rows=topics),
+        ]
+    )  # fmt: skip
+
+
+def _allowed(schema: Mapping[str, Any]) -> str:
+    return " or ".join(f"`{value}`" for value in schema.get("enum", ()))
+
+
 def all_pages(connection: Connection) -> dict[Path, str]:
     """Every generated page and its text."""
     made = {
@@ -204,6 +244,7 @@ def all_pages(connection: Connection) -> dict[Path, str]:
         "python": python(),
         "errors": errors_page(),
         "cli": cli(),
+        "kafka": kafka_page(),
     }
     return {FOLDER / f"{name}.md": text for name, text in made.items()}
 

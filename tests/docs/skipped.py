@@ -34,6 +34,25 @@ SKIPPED = [
     ),
     *[("docs/how-to/install.md", "it installs packages")] * 2,
     ("docs/tutorial.md", "it installs packages"),
-    *[("docs/how-to/run-kafka.md", "it starts a broker, which the tests of Kafka do")] * 2,
-    ("docs/how-to/run-kafka.md", "it needs the broker"),
+    (
+        "docs/how-to/feed-a-view-from-kafka.md",
+        "it needs a broker and a relay; tests/gateway/test_kafka_topics.py runs it",
+    ),
+    (
+        "docs/how-to/feed-a-view-from-kafka.md",
+        "it needs a broker and a relay; tests/kafka/test_feed.py runs it",
+    ),
+    *[
+        (
+            "docs/how-to/wake-workers-by-kafka.md",
+            "it needs a broker and a relay; tests/kafka/test_hints.py runs such workers",
+        )
+    ]
+    * 2,
+    ("docs/how-to/consume-in-another-language.md", "it needs kcat and a broker"),
+    (
+        "docs/how-to/consume-in-another-language.md",
+        "it needs a broker; tests/kafka/test_other_clients.py runs it",
+    ),
+    ("docs/explanation/kafka.md", "it needs a broker; tests/kafka/test_states.py runs such a relay"),
 ]

@@ -25,7 +25,7 @@ HOMES = {
     "kafka": ("consumers",),
     "prefect": ("consumers/prefect_flows",),
     "prefect_sqlalchemy": ("consumers/prefect_flows",),
-    "prometheus_client": ("projections",),
+    "prometheus_client": ("consumers/kafka", "projections"),
     "psycopg": ("ledger", "projections", "consumers"),
     "psycopg_pool": ("ledger/log", "projections", "consumers"),
     "rich": ("gateway",),

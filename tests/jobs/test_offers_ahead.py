@@ -1,6 +1,8 @@
-"""Work that a worker takes ahead: only after short work, only for a moment, and never what has a rate."""
+"""Work that a worker takes ahead: only after short work, only for a moment, and never what has limits."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -59,9 +61,10 @@ def test_what_is_not_wanted_within_a_moment_is_released(log: Ledger, monkeypatch
 
 
 @pytest.mark.usefixtures("forever")
-def test_what_has_a_rate_is_not_taken_ahead(log: Ledger) -> None:
-    """Its lease would count against the rate, also if it is released unused."""
-    Jobs(log).limit("rated", rate=5, seconds=1000)
+@pytest.mark.parametrize("limits", [{"rate": 5, "seconds": 1000}, {"concurrency": 5}])
+def test_what_has_limits_is_not_taken_ahead(log: Ledger, limits: dict[str, Any]) -> None:
+    """Its lease would count against them, also while the worker does not run it."""
+    Jobs(log).limit("rated", **limits)
     rated = [f"job/{Jobs(log).submit('rated')}" for _ in range(3)]
     plain = f"job/{Jobs(log).submit('ping')}"
     shown(log)

@@ -30,7 +30,7 @@ import psycopg
 import ledger
 from consumers.kafka.broker import Broker
 from consumers.kafka.cluster import Cluster
-from ledger import ServerUnavailable
+from ledger import Recorded, ServerUnavailable
 from ledger.embedded import throwaway
 from ledger.log.install import init
 from tests.faults.crashes import kill
@@ -44,6 +44,7 @@ SETTLED = 240.0
 """Seconds for all that was written to arrive once the faults are over."""
 EFFECTS = """
 CREATE TABLE effects (nr bigint GENERATED ALWAYS AS IDENTITY, position bigint, stream text, version bigint)"""
+EFFECT = "INSERT INTO effects (position, stream, version) VALUES (%s, %s, %s)"
 Fault = Callable[[], None]
 
 
@@ -268,8 +269,20 @@ def relay(dsn: str, bootstrap: str) -> None:
         time.sleep(0.2)
 
 
+def consume(dsn: str, bootstrap: str) -> None:
+    from consumers.kafka import Consumer, consumer
+
+    @consumer(topics=[f"{PREFIX}.lamp"], group=GROUP, batch=True)
+    def write_effects(events: Sequence[Recorded], transaction: psycopg.Connection[Any]) -> None:
+        rows = [(event.position, event.stream, event.version) for event in events]
+        transaction.cursor().executemany(EFFECT, rows)
+
+    client = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
+    Consumer(Cluster(bootstrap), write_effects, dsn, idle=5.0, client=client).run()
+
+
 if __name__ == "__main__":
     kind, *words = sys.argv[1:]
-    processes: dict[str, Callable[..., Any]] = {"relay": relay}
+    processes: dict[str, Callable[..., Any]] = {"relay": relay, "consume": consume}
     processes[kind](*words)
     os._exit(0)

@@ -14,7 +14,7 @@ SHORT = 15.0
 
 
 def campaign(seed: int, seconds: float, *, each: bool) -> None:
-    with Campaign(seed, consumers=0) as running:
+    with Campaign(seed) as running:
         running.run(seconds, each=each)
         running.heal()
         wrong = running.faults()

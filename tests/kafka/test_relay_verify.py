@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from consumers.kafka.routes import Routes
 from consumers.kafka.topics import Topics
 from ledger import CursorMismatch, Ledger, TopicMismatch
 from tests.kafka.conftest import SharedBroker
-from tests.kafka.relaying import PARTITIONS, relay_all
+from tests.kafka.relaying import PARTITIONS, relay_all, relaying
 from tests.lamp import LampMade
 
 Records = list[tuple[bytes, bytes, list[tuple[str, bytes]]]]
@@ -166,3 +168,25 @@ def everything(cluster: Cluster, topic: str) -> Records:
             found.append((record.key, record.value, list(record.headers)))
     consumer.close()
     return found
+
+
+def test_while_the_relay_goes_on(log: Ledger, cluster: Cluster, kafka_name: str) -> None:
+    """Given appends and a relay that publishes them meanwhile, then no proof finds a difference."""
+    stop = threading.Event()
+
+    def append() -> None:
+        for n in count():
+            if stop.is_set():
+                return
+            log.append(f"lamp/{n % 50}", LampMade(watts=n))
+
+    log.append("lamp/0", LampMade())
+    relay_all(log, cluster, kafka_name)
+    writer = threading.Thread(target=append)
+    with relaying(log, cluster, kafka_name, block_events=20):
+        writer.start()
+        proofs = [verify(log, cluster, kafka_name) for _ in range(8)]
+        stop.set()
+        writer.join()
+    assert [proof.difference for proof in proofs] == [None] * 8
+    assert proofs[-1].records > proofs[0].records

@@ -12,6 +12,7 @@ strips of a microscopy image, make each channel's projection, and record every s
     crew.py     starting, watching, killing, replacing workers
     show.py     what the user sees
     past.py     the project as it was
+    kafka_copy.py  with --kafka: a relay, a consumer, a view in another database
 
 Run it again and it makes another project. Name a project that was interrupted, and it goes on with that one:
 what is completed is not done again.
@@ -26,17 +27,21 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from archive import sweep
 from crew import Crew, CrewFailed
 from image import BadImage
 from plan import RUNS, STRIPS, BadPlan, Plan, check_files, hold, planned, settled
-from show import Progress, near, print_story
+from show import Progress, near, print_copied, print_story
 
 import ledger
 from ledger.pipelines import LSMStateService
+
+if TYPE_CHECKING:
+    from kafka_copy import KafkaCopy
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -59,6 +64,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--seed", type=int, default=0, metavar="N", help="of the lot by which workers choose strips (0)")
     add("--dsn", help="where the ledger lies: postgresql://… or embedded:PATH (else LEDGER_DSN, else libpq's "
         "PG* variables, else the embedded server)")  # fmt: skip
+    add("--kafka", action="store_true", help="also publish the ledger to a Kafka broker, count strips by a "
+        "consumer, and feed a view in another database (LEDGER_KAFKA: a cluster to use instead)")  # fmt: skip
     add("--json", action="store_true", help="print what came of it as JSON, on the last line")
     return parser.parse_args(arguments)
 
@@ -81,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return run(options, plan, out, lock)
     except (BadPlan, BadImage) as wrong:
         return say(f"run.py: {wrong}", 2)
-    except (ledger.LedgerError, CrewFailed, OSError) as wrong:
+    except (ledger.LedgerError, CrewFailed, TimeoutError, OSError) as wrong:
         return say(f"run.py: {wrong}", 1)
     except KeyboardInterrupt:
         return say("run.py: stopped", 130)
@@ -93,9 +100,10 @@ def run(options: argparse.Namespace, plan: Plan, out: Path, lock: IO[bytes]) -> 
     strips = plan.all_strips()
     say(f"project {plan.project}: {len(strips)} strips of {len(plan.channels)} slices, in {near(out)}")
     environment = os.environ | ({"LEDGER_DSN": options.dsn} if options.dsn else {})  # argv is for all to see
-    with ledger.connect(options.dsn, actor="crew") as log:
+    with ledger.connect(options.dsn, actor="crew") as log, ExitStack() as stack:
         say(f"ledger {log.address.printable}")
         check_files(plan, out, LSMStateService(log).read_project(plan.project))
+        copy = stack.enter_context(copy_through_kafka(log, plan)) if options.kafka else None
         with Progress(len(strips)) as progress:
             crew = Crew(log, plan, out, progress)
             crew.begin(kill=not options.no_kill)
@@ -106,11 +114,19 @@ def run(options: argparse.Namespace, plan: Plan, out: Path, lock: IO[bytes]) -> 
                 raise
             crew.end()
             sweep(out)
-        strip = crew.lost[0] if crew.lost else max(crew.strips)
-        events = print_story(log, plan, out, strip)
+        events = print_story(log, plan, out, crew.lost[0] if crew.lost else max(crew.strips))
+        copied = print_copied(copy.finish(log.bound(), len(strips))) if copy else {}
         if options.json:
-            print(json.dumps(result(log, plan, crew, events=events, workers=options.workers, began=began)))
+            told = result(log, plan, crew, events=events, workers=options.workers, began=began)
+            print(json.dumps(told | copied))
     return 0
+
+
+def copy_through_kafka(log: ledger.Ledger, plan: Plan) -> KafkaCopy:
+    from kafka_copy import KafkaCopy
+
+    say("a Kafka broker, a relay, a consumer, and another database start")
+    return KafkaCopy(log, plan.project, say)
 
 
 def result(

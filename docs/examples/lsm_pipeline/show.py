@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from past import as_of, events_of
 from plan import Plan
@@ -18,6 +19,9 @@ from rich.text import Text
 
 from ledger import Ledger, Recorded
 from ledger.pipelines import LSMProjectStateView, LSMStateService
+
+if TYPE_CHECKING:
+    from kafka_copy import Copied
 
 
 class Rate(ProgressColumn):
@@ -122,6 +126,14 @@ def print_places(log: Ledger, plan: Plan, out: Path, strip: str) -> None:
     print("look further:")
     for command in (f"lsm show {plan.project}", f"history {strip}", "tail"):
         print(f"  {pledger(log)} {command}")
+
+
+def print_copied(copied: Copied) -> dict[str, object]:
+    """What came through Kafka; as parts of the result, too."""
+    print(f"kafka         {copied.published} events of the ledger in topics {copied.prefix}.…")
+    print(f"  the consumer counted {copied.counted} completed strips, each once")
+    print(f"  the view in the other database has {copied.in_state} completed strips")
+    return {"kafka": asdict(copied)}
 
 
 def pledger(log: Ledger) -> str:
