@@ -28,6 +28,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -119,13 +120,20 @@ def _headers(event: Recorded, previous: int, source: bytes) -> Headers:
     ]
 
 
+@lru_cache(maxsize=64)
+def ledger_of(source: bytes) -> UUID:
+    """The ledger that a CloudEvents source names. Raises ValueError where it names none."""
+    text = source.decode()
+    if not text.startswith(_URN):
+        raise ValueError(f"its source is {text}, which is no ledger")
+    return UUID(text.removeprefix(_URN))
+
+
 def envelope_of(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> Envelope:
     """The envelope in a record. Raises ValueError that says what is wrong, for a record of another kind."""
     found = dict(headers)
     try:
-        source = found["ce_source"].decode()
-        if not source.startswith(_URN):
-            raise ValueError(f"its source is {source}, which is no ledger")
+        ledger = ledger_of(found["ce_source"])
         by_reference = "ce_dataref" in found
         is_json = found["content-type"] == JSON
         body = None if by_reference else value or b""
@@ -141,7 +149,6 @@ def envelope_of(key: bytes | None, value: bytes | None, headers: Iterable[tuple[
             recorded_at=datetime.fromisoformat(found["ce_time"].decode()).astimezone(UTC),
         )
         previous = int(found["ce_ledgerprev"])
-        ledger = UUID(source.removeprefix(_URN))
     except KeyError as missing:
         raise ValueError(f"it has no header {missing.args[0]}, so it is no record of a relay") from None
     return Envelope(event, previous, ledger, by_reference, _text(found.get("traceparent")))

@@ -32,6 +32,8 @@ from .topics import Topics
 
 SESSION: Final = 10_000
 """Milliseconds without a heartbeat after which a member is taken to be gone."""
+METADATA: Final = 5_000
+"""Milliseconds until a topic is noticed that is made while the group runs; the client's default: 300 s."""
 
 
 @contextmanager
@@ -121,7 +123,8 @@ class KafkaMember:
             "partition_assignment_strategy": (CooperativeStickyAssignor,),
             "session_timeout_ms": SESSION, "heartbeat_interval_ms": SESSION // 4,
             "max_poll_interval_ms": 60_000,
-            "max_partition_fetch_bytes": 4 * 1024 * 1024, "metrics_enabled": False, **settings,
+            "metadata_max_age_ms": METADATA, "max_partition_fetch_bytes": 4 * 1024 * 1024,
+            "metrics_enabled": False, **settings,
         }  # fmt: skip
         self._client: Any = KafkaConsumer(**options)
         self._listener = _Listener(self._client.pause)
