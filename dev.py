@@ -36,8 +36,8 @@ ENTRY = os.path.join(ROOT, "gateway", "cli", "entry.py")
 BENCHMARKS = os.path.join(ROOT, "tests", "benchmarks")
 DEMO = os.path.join(ROOT, "docs", "examples", "lsm_pipeline", "run.py")
 
-LONG_TESTS = ("faults", "docs", "demo")
-"""What `test --fast` leaves out."""
+LONG_TESTS = ("faults", "docs", "demo", "kafka")
+"""What `test --fast` leaves out; the tests of Kafka start and kill brokers."""
 
 LAST_FAILED = os.path.join(ROOT, ".pytest_cache", "v", "cache", "lastfailed")
 MOST_AGAIN = 10
@@ -56,7 +56,7 @@ usage: python3 dev.py COMMAND [ARGS]
 
   demo [ARGS]           run a real LSM pipeline on a real image (demo -h tells its options)
   test [PYTEST ARGS]    ruff, mypy, then pytest: what CI runs
-  test --fast           the same without tests of faults, docs and the demo
+  test --fast           the same without tests of faults, docs, the demo and Kafka
   test --slow [NAME] [--minutes N]
                         only the long campaigns: all, or those whose name matches NAME
   check                 ruff and mypy only
@@ -269,8 +269,9 @@ def test(args):
             return failed
         if failed:
             note("the static checks failed; running the tests all the same")
-        # The whole suite takes every processor; a part of it, or a debugger, takes one process.
-        whole = ["-n", "auto", "--dist", "worksteal"]
+        # The whole suite takes every processor, with a process more because many tests wait for something;
+        # a part of it, or a debugger, takes one process.
+        whole = ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
         if args == ["--fast"]:
             args = whole + ["--ignore=tests/" + name for name in LONG_TESTS]
         code = run([PYTHON, "-m", "pytest"] + (args or whole))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -71,6 +71,7 @@ class Transactions:
     ) -> None:
         self.cluster, self.transactional_id, self.limits = cluster, transactional_id, limits
         self._call = _Caller()
+        self._began = self._ended = 0.0
         try:
             self._producer: Any = KafkaProducer(**cluster.options() | self._settings(compression))
         except KafkaError as error:
@@ -124,19 +125,35 @@ class Transactions:
 
         After that error it is unknown whether they are; the next producer learns it from the checkpoint.
         """
-        began = time.monotonic()
+        self.begin(records)
+        self.finish()
+
+    def begin(self, records: Iterable[Outgoing]) -> None:
+        """Begin to publish records, and go on in another thread until `finish`. Raises KafkaUnavailable."""
+        self._began = time.monotonic()
         try:
             self._producer.begin_transaction()
             futures = [self._send(record) for record in records]
-            self._call(self.limits.flush, "flush", self._producer.flush)
-            for future in futures:
-                if not future.succeeded():
-                    raise future.exception or KafkaUnavailable("a record was not acknowledged")
-            self._call(self.limits.commit, "commit_transaction", self._producer.commit_transaction)
         except KafkaError as error:
             raise KafkaUnavailable(f"a block was not published: {_said(error)}") from error
-        if time.monotonic() - began > self.limits.transaction:  # frozen meanwhile: it may have been aborted
+        self._call.start(lambda: self._complete(futures))
+
+    def finish(self) -> None:
+        """Wait until what was begun is published. Raises KafkaUnavailable, as `publish`."""
+        try:
+            self._call.wait(self.limits.flush + self.limits.commit, "flush and commit")
+        except KafkaError as error:
+            raise KafkaUnavailable(f"a block was not published: {_said(error)}") from error
+        if self._ended - self._began > self.limits.transaction:  # frozen meanwhile: it may have been aborted
             raise KafkaUnavailable("a block took longer than a transaction may, so its commit proves nothing")
+
+    def _complete(self, futures: Sequence[Any]) -> None:
+        self._producer.flush(timeout=self.limits.flush)
+        for future in futures:
+            if not future.succeeded():
+                raise future.exception or KafkaUnavailable("a record was not acknowledged")
+        self._producer.commit_transaction()
+        self._ended = time.monotonic()
 
     def _send(self, record: Outgoing) -> Any:
         return self._producer.send(
@@ -162,9 +179,17 @@ class _Caller:
         threading.Thread(target=self._run, name="kafka producer", daemon=True).start()
 
     def __call__(self, seconds: float, what: str, call: Callable[[], object]) -> None:
+        self.start(call)
+        self.wait(seconds, what)
+
+    def start(self, call: Callable[[], object]) -> None:
+        """Begin a call. Raises KafkaUnavailable if an earlier one did not end."""
         if self._hangs:
-            raise KafkaUnavailable(f"{what} was not called, since an earlier call did not end")
+            raise KafkaUnavailable("nothing more is called, since an earlier call did not end")
         self._calls.put(call)
+
+    def wait(self, seconds: float, what: str) -> None:
+        """Wait for the end of the call that was begun, and raise what it raised; else KafkaUnavailable."""
         try:
             error = self._answers.get(timeout=seconds)
         except queue.Empty:

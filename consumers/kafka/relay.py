@@ -151,6 +151,7 @@ class Life:
         self._source = source_of(self.ledger)
         self._places: dict[str, tuple[str, int]] = {}
         self._derived: dict[str, int] = {}
+        self._begun: Sequence[Recorded] = ()
 
     def __enter__(self) -> Self:
         relay, routes = self.relay, self.relay.routes
@@ -184,13 +185,16 @@ class Life:
         for events in follower.batches(stop, empty=True):
             wanted = events if until is None else [event for event in events if event.position <= until]
             for block in blocks_of(wanted):
-                if not self.candidate.is_elected:
-                    return False
                 self._publish(block)
-            if until is not None and follower.position >= until:
+            is_done = until is not None and follower.position >= until
+            if is_done or not events:  # else the next block is prepared while this one is on its way
+                self._finish()
+            if is_done:
                 return True
             if not self.candidate.is_elected:
+                self._finish()
                 return False
+        self._finish()
         return True
 
     # A block
@@ -213,11 +217,16 @@ class Life:
         }
         checkpoint = self.checkpoint.moved(Cursor.after(self.ledger, block[-1]), chains, len(block))
         records.append(checkpoint.record(self.relay.routes.checkpoint))
-        self.producer.publish(records)
-        self.checkpoint = checkpoint
-        self._count(block)
+        self._finish()
+        self.producer.begin(records)
+        self.checkpoint, self._begun = checkpoint, block
 
-    def _count(self, block: Sequence[Recorded]) -> None:
+    def _finish(self) -> None:
+        """Wait until the block that was begun is published."""
+        block, self._begun = self._begun, ()
+        if not block:
+            return
+        self.producer.finish()
         statistics = self.relay.statistics
         statistics.blocks += 1
         statistics.events += len(block)

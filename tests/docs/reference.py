@@ -36,7 +36,8 @@ PACKAGES = (
     "ledger", "ledger.domain", "ledger.pipelines", "ledger.machines", "ledger.jobs", "ledger.exchange",
     "projections", "projections.views", "projections.audit", "projections.verify",
     "projections.time_travel", "projections.pipelines", "projections.machines", "projections.jobs",
-    "consumers", "consumers.jobs", "consumers.kafka", "consumers.prefect_flows",
+    "consumers", "consumers.jobs", "consumers.kafka", "consumers.kafka.broker",
+    "consumers.prefect_flows",
     "ledger.store", "ledger.embedded",
 )  # fmt: skip
 

@@ -27,7 +27,8 @@ def test_what_pages_name_is_there() -> None:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         wrong += [f"{page.name}: {path}" for path in PATH.findall(text) if not (ROOT / path).exists()]
-        wrong += [f"{page.name}: {name}" for name in MODULE.findall(text) if not is_module(name)]
+        names = [name for name in MODULE.findall(text) if not name.endswith(".dlq")]  # a topic of Kafka
+        wrong += [f"{page.name}: {name}" for name in names if not is_module(name)]
     assert not wrong, "these are not there (any more):\n" + "\n".join(wrong)
 
 

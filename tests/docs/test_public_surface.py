@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import ledger
+from gateway.cli.session import DOMAINS
 from ledger import errors
 from tests.docs.pages import ROOT
 from tests.house.rules import WINGS, public_names
@@ -19,7 +20,7 @@ PAGES = [
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 PUBLIC, _ = public_names(ROOT)
-PACKAGES = {name.rpartition(".")[0] for name in PUBLIC}
+PACKAGES = {name.rpartition(".")[0] for name in PUBLIC} | {*DOMAINS}
 INSIDE = {"docs/how-to/split-a-job-in-batches.md": "consumers.jobs"}
 """Pages that show by hand what a program never does, with the package whose inside they show."""
 

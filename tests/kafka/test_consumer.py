@@ -19,14 +19,14 @@ import pytest
 
 from consumers.kafka import consumer
 from consumers.kafka.broker import Broker
-from consumers.kafka.client import Place
+from consumers.kafka.client import Place, Transport
 from consumers.kafka.cluster import Cluster
 from consumers.kafka.consumer_loop import Consumer
 from consumers.kafka.handler import Connection, Handler
 from consumers.kafka.parking import letters, redrive
 from consumers.kafka.rewind import Target, rewind
 from ledger import Recorded
-from ledger.errors import ChainBroken, GroupRuns, KafkaFailed
+from ledger.errors import GroupRuns, KafkaFailed
 
 from .oracle import effects, faults, make_table, write, writer
 from .publishing import Publisher
@@ -61,7 +61,11 @@ def until(holds: Callable[[], object], seconds: float = LIMIT) -> None:
 
 @contextmanager
 def running(
-    cluster: Cluster, handler: Handler, dsn: str, fails: type[Exception] | None = None, **options: Any
+    cluster: Cluster | Transport,
+    handler: Handler,
+    dsn: str,
+    fails: type[Exception] | None = None,
+    **options: Any,
 ) -> Iterator[Consumer]:
     """A consumer in a thread; what ended it is raised at the end. fails: the error that must end it."""
     options.setdefault("client", QUICK)
@@ -90,36 +94,6 @@ def running(
 
 def streams(events: int, keys: int = 20) -> list[str]:
     return [f"lsm.strip/{nr % keys}" for nr in range(events)]
-
-
-@pytest.mark.parametrize("concurrency", [1, 4])
-def test_each_effect_once_and_in_order(
-    cluster: Cluster, publisher: Publisher, dsn: str, kafka_name: str, concurrency: int
-) -> None:
-    published = publisher.publish(streams(1000))
-    handler = writer(publisher.topic, kafka_name)
-    with running(cluster, handler, dsn, concurrency=concurrency) as one:
-        until(lambda: len(effects(dsn, kafka_name)) >= 1000)
-        published += publisher.publish(streams(50))
-        until(lambda: len(effects(dsn, kafka_name)) >= 1050)
-        assert one.why_not_ready is None
-        text = one.metrics.text()
-        until(lambda: f'pledger_consumer_processed_total{{group="{kafka_name}"' in one.metrics.text(), 5)
-        assert "pledger_consumer_lag_events" in text
-    assert not faults(effects(dsn, kafka_name), published)
-
-
-def test_a_gap_ends_the_consumer_after_what_came_before(
-    cluster: Cluster, publisher: Publisher, dsn: str, kafka_name: str
-) -> None:
-    before = publisher.publish(["lsm.strip/a"] * 5)
-    for partition in publisher.last:
-        publisher.last[partition] += 1
-    publisher.publish(["lsm.strip/a"] * 2)
-    with pytest.raises(ChainBroken) as gap, running(cluster, writer(publisher.topic, kafka_name), dsn) as one:
-        until(lambda: one.why_not_ready == "it has ended")
-    assert (gap.value.expected, gap.value.found) == (5, 6)
-    assert not faults(effects(dsn, kafka_name), before)
 
 
 def test_a_slow_handler_stays_in_its_group(
@@ -268,7 +242,7 @@ class Pack:
     def leave(self, nr: int) -> None:
         """SIGTERM, and another one in its place: two rebalances, where members are not static."""
         self.processes[nr].terminate()
-        assert self.processes[nr].wait(LIMIT) == 0
+        assert self.processes[nr].wait(LIMIT) in (0, -signal.SIGTERM)  # that: before it had begun
         self.processes[nr] = self._start(nr)
 
     def freeze(self, nr: int, seconds: float) -> None:
@@ -355,8 +329,9 @@ def test_brokers_and_database_go_away_and_come_back(own_broker: Broker, dsn: str
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("concurrency", [1, 3])
 def test_killed_frozen_and_rebalanced_for_minutes(
-    cluster: Cluster, publisher: Publisher, dsn: str, kafka_name: str, minutes: float
+    cluster: Cluster, publisher: Publisher, dsn: str, kafka_name: str, minutes: float, concurrency: int
 ) -> None:
     chance, count = random.Random(), dict.fromkeys(("kill", "leave", "freeze"), 0)
     settings = {
@@ -365,6 +340,7 @@ def test_killed_frozen_and_rebalanced_for_minutes(
         "group": kafka_name,
         "dsn": dsn,
         "idle": 3,
+        "concurrency": concurrency,
     }
     end = time.monotonic() + 60 * minutes
     with Pack(settings, 2, static=True) as static, Pack(settings, 2, static=False) as free:
@@ -377,7 +353,8 @@ def test_killed_frozen_and_rebalanced_for_minutes(
                 pack.freeze(chance.randrange(2), 8.0)
             else:
                 getattr(pack, fault)(chance.randrange(2))
-            time.sleep(chance.random() * 2)
+            wanted = min(len(effects(dsn, kafka_name)) + 200, len(publisher.published))
+            until(lambda wanted=wanted: len(effects(dsn, kafka_name)) >= wanted)  # type: ignore[misc]
         until(lambda: len(effects(dsn, kafka_name)) >= len(publisher.published))
         static.end()
         free.end()
