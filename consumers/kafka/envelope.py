@@ -42,6 +42,9 @@ JSON: Final = b"application/json"
 BYTES: Final = b"application/octet-stream"
 _URN: Final = "urn:ledger:"
 _DATAREF: Final = b"ledger:"
+_SPECVERSION: Final = ("ce_specversion", b"1.0")
+_JSON_CONTENT: Final = ("content-type", JSON)
+_BYTES_CONTENT: Final = ("content-type", BYTES)
 
 Headers = list[tuple[str, bytes]]
 """The headers of a record, as Kafka's clients give and take them."""
@@ -91,33 +94,28 @@ def record_of(event: Recorded, previous: int, source: bytes, topic: str, partiti
     """
     value = (event.raw or b"") if event.data is None else event.data.encode()
     meta = None if event.meta_data is None else event.meta_data.encode()
-    headers = _headers(event, previous, source)
+    key, position = event.stream.encode(), str(event.position).encode()
+    headers = [
+        _SPECVERSION,
+        ("ce_id", position),
+        ("ce_source", source),
+        ("ce_type", event.topic.encode()),
+        ("ce_subject", key),
+        ("ce_time", time_text(event.recorded_at).encode()),
+        _JSON_CONTENT if event.raw is None else _BYTES_CONTENT,
+        ("ce_ledgerposition", position),
+        ("ce_ledgerversion", str(event.version).encode()),
+        ("ce_ledgerschema", str(event.schema).encode()),
+        ("ce_ledgerprev", str(previous).encode()),
+    ]
     if len(value) + len(meta or b"") > MAX_BODY:
-        headers.append(("ce_dataref", b"%s%d" % (_DATAREF, event.position)))
+        headers.append(("ce_dataref", _DATAREF + position))
         value, meta = b"", meta if meta is not None and len(meta) <= MAX_META else None
     if meta is not None:
         headers.append(("ce_ledgermeta", meta))
         if b"traceparent" in meta and (traceparent := _traceparent_in(meta)):
             headers.append(("traceparent", traceparent.encode()))
-    return Outgoing(topic, partition, event.stream.encode(), value, headers)
-
-
-def _headers(event: Recorded, previous: int, source: bytes) -> Headers:
-    """The headers that every record has."""
-    position = b"%d" % event.position
-    return [
-        ("ce_specversion", b"1.0"),
-        ("ce_id", position),
-        ("ce_source", source),
-        ("ce_type", event.topic.encode()),
-        ("ce_subject", event.stream.encode()),
-        ("ce_time", time_text(event.recorded_at).encode()),
-        ("content-type", JSON if event.raw is None else BYTES),
-        ("ce_ledgerposition", position),
-        ("ce_ledgerversion", b"%d" % event.version),
-        ("ce_ledgerschema", b"%d" % event.schema),
-        ("ce_ledgerprev", b"%d" % previous),
-    ]
+    return Outgoing(topic, partition, key, value, headers)
 
 
 @lru_cache(maxsize=64)
@@ -156,7 +154,7 @@ def envelope_of(key: bytes | None, value: bytes | None, headers: Iterable[tuple[
 
 def time_text(moment: datetime) -> str:
     """A time in UTC as RFC 3339 with six decimals."""
-    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    return f"{moment.isoformat(timespec='microseconds')[:26]}Z"
 
 
 def _text(value: bytes | None) -> str | None:

@@ -329,8 +329,9 @@ def test_brokers_and_database_go_away_and_come_back(own_broker: Broker, dsn: str
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("concurrency", [1, 3])
 def test_killed_frozen_and_rebalanced_for_minutes(
-    cluster: Cluster, publisher: Publisher, dsn: str, kafka_name: str, minutes: float
+    cluster: Cluster, publisher: Publisher, dsn: str, kafka_name: str, minutes: float, concurrency: int
 ) -> None:
     chance, count = random.Random(), dict.fromkeys(("kill", "leave", "freeze"), 0)
     settings = {
@@ -339,6 +340,7 @@ def test_killed_frozen_and_rebalanced_for_minutes(
         "group": kafka_name,
         "dsn": dsn,
         "idle": 3,
+        "concurrency": concurrency,
     }
     end = time.monotonic() + 60 * minutes
     with Pack(settings, 2, static=True) as static, Pack(settings, 2, static=False) as free:
