@@ -239,7 +239,8 @@ def test_a_member_that_does_not_inherit_is_told_how(
 
 
 def test_every_program_is_run_here() -> None:
-    assert {*COMMANDS, *WORKERS, "Scheduler"} == {*PROGRAMS}
+    elsewhere = {"Scheduler", "pledger relay run"}  # the relay: tests/kafka/test_relay_command.py
+    assert {*COMMANDS, *WORKERS, *elsewhere} == {*PROGRAMS}
     assert {role for program in PROGRAMS.values() for role in program.roles} <= {*KINDS}
 
 
