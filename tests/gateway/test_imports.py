@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from ledger import Ledger
-from tests.gateway.conftest import environment
+from tests.gateway.conftest import Ended, environment
 from tests.lamp import LampMade
 
 LOG = {
@@ -67,8 +68,10 @@ def test_a_look_at_the_log_loads_no_domain(log: Ledger, dsn: str, words: str) ->
         ("lsm show 1", "ledger.pipelines"),
     ],
 )
-def test_a_look_at_one_domain_loads_no_other(log: Ledger, dsn: str, words: str, domain: str) -> None:
-    loaded(dsn, words)  # the first look may make the view that it reads
+def test_a_look_at_one_domain_loads_no_other(
+    log: Ledger, dsn: str, process: Callable[..., Ended], words: str, domain: str
+) -> None:
+    process(*words.split())  # the first look may make the view that it reads
     modules = loaded(dsn, words)
     assert ours(modules) & DOMAINS == {domain}
     assert not modules & {*HEAVY, "ledger.pipelines.psoct"}

@@ -8,9 +8,12 @@ from collections.abc import Callable
 import psycopg
 
 from consumers.kafka.cluster import Cluster
+from consumers.kafka.topics import Topics
 from ledger import Ledger
 from ledger.jobs import Jobs
 from ledger.log.install import init
+from projections.engine.projector import Projector, views_named
+from projections.shipped import load
 from tests.gateway.conftest import Ended
 from tests.kafka.conftest import SharedBroker, broker, kafka_name
 from tests.kafka.relaying import PARTITIONS, relay_all
@@ -72,6 +75,22 @@ def test_views_are_fed_elsewhere(
             "SELECT status FROM copies_views.in_state WHERE category = 'job'"
         ).fetchall()
     assert rows == [("queued",)]
+
+
+def test_states_and_views_beside_the_events(
+    log: Ledger, pledger: Pledger, broker: SharedBroker, kafka_name: str
+) -> None:
+    """Given a relay with both, then their topics are there; without the view progress it is refused."""
+    Jobs(log).submit("ping")
+    run = ["relay", "run", "--once", "--kafka", broker.bootstrap, "--prefix", kafka_name, "--partitions", "2"]
+    refused = pledger(*run, "--views")
+    assert (refused.code, "pledger views follow progress" in refused.err) == (2, True)
+    load()
+    Projector(log, views_named(["progress"])).catch_up()
+    assert pledger(*run, "--states", "--views").code == 0
+    found = Topics(Cluster.of(broker.bootstrap)).below(kafka_name)
+    names = {"jobs", "jobs.states", "views.in_state", "views.progress", "checkpoint"}
+    assert found.keys() == {f"{kafka_name}.{name}" for name in names}
 
 
 def test_the_schema_of_events(pledger: Pledger) -> None:

@@ -51,12 +51,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedBroker]:
         folder = folder.parent
     folder = folder / "kafka"
     folder.mkdir(exist_ok=True)
-    with _using(folder) as address:
+    with using(folder) as address:
         yield SharedBroker(address)
 
 
 @contextmanager
-def _using(folder: Path) -> Iterator[str]:
+def using(folder: Path) -> Iterator[str]:
     """The address of the broker that the keeper in this folder runs; it is started if it does not run."""
     with (folder / CLIENTS).open("a") as clients:
         fcntl.flock(clients, fcntl.LOCK_SH)  # waits while a keeper ends, whose last client has gone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from kafka.admin import NewTopic
 
 from consumers.kafka.broker import Broker
 from ledger.errors import KafkaUnavailable
-from tests.kafka.conftest import SharedBroker
+from tests.kafka.conftest import SharedBroker, using
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 120.0
@@ -125,6 +126,36 @@ def test_no_process_outlives_a_killed_parent(tmp_path: Path, is_frozen: bool) ->
         assert len(group) >= 2  # the node, and the reader beside it
         parent.send_signal(signal.SIGKILL)
     wait_for(lambda: not any(_runs(each) for each in group), "the processes end")
+
+
+USES = """
+import sys, time
+from pathlib import Path
+from tests.kafka.conftest import using
+with using(Path(sys.argv[1])) as address:
+    print(address, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_the_shared_broker_ends_with_its_last_user(tmp_path: Path) -> None:
+    """However they end; and who comes afterwards gets a new one."""
+    command = [sys.executable, "-c", USES, str(tmp_path)]
+    users = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)]
+    addresses = {user.stdout.readline().strip() for user in users if user.stdout}
+    assert len(addresses) == 1
+    for user in users:
+        user.kill()
+        user.communicate()
+    host, _, port = addresses.pop().partition(":")
+    wait_for(lambda: _is_free(host, int(port)), "the broker ends")
+    with using(tmp_path) as address:
+        make_topic(address, "anew")
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((host, port)) != 0
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -48,7 +48,7 @@ def test_the_example_runs_once_and_pledger_has_all_commands_for_it(run: Run, ple
     assert "NP_051037.1" not in again, "a second run does only what is still to do"
     assert "proteome.protein.ready/chloroplast/4" in again
 
-    assert "Proteomes: proteins, and what enzymes make of them." in pledger("--help").stdout
+    assert "Proteomes: proteins, and their digests by enzymes." in pledger("--help").stdout
     rows = [line.split("\t") for line in pledger("proteome", "show", "chloroplast").stdout.splitlines()]
     assert rows[0] == ["1", "pending", "3", "3", "0", "0", "0", "3", "3", "0", "no"]
     pledger(

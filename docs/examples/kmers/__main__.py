@@ -5,15 +5,15 @@ K-mer profiles of the proteins of a FASTA file, by many workers on the ledger, s
 
     fasta.py       the file: cut in parts, read part by part
     profile.py     the computation
-    parcel.py      what goes from one step to the next
+    parcel.py      the files that pass from one step to the next
     rows.py        the user's own tables
     operations.py  the operations that workers run
-    crew.py        workers, and who is killed
-    check.py       that nothing is lost, doubled or wrong
-    story.py       what the user sees
+    crew.py        starts workers and kills some
+    check.py       checks that nothing is lost, doubled or wrong
+    story.py       the output for the user
 
 `chloroplast.faa`, beside this file, holds the 85 proteins of the chloroplast of Arabidopsis thaliana (NCBI
-Reference Sequence NC_000932, which is free of restrictions); it is what is taken where no FILE is named.
+Reference Sequence NC_000932, which is free of restrictions). It is the default FILE.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ SHIPPED: Final = Path(__file__).with_name("chloroplast.faa")
 PAUSE: Final = 0.005
 """Seconds between two looks at the log."""
 MOST: Final = 10
-"""Words that are told in the end."""
+"""Number of words that are printed at the end."""
 
 
 NUMBERS: Final = (
     ("-k", 1, 6, 3, "letters of a word"),
-    ("--shuffles", 0, 10_000, 20, "of each protein, to know what is chance"),
+    ("--shuffles", 0, 10_000, 20, "random shuffles of each protein, as a baseline"),
     ("--batch", 1, 100_000, 5, "proteins in a batch"),
     ("--workers", 1, 100, 4, "worker processes"),
     ("--slots", 1, 100, 1, "operations at once in each worker"),
     ("--kill", 0, 100, 2, "how many to kill: in turn a worker, and a process that computes"),
 )
-"""Options: name, least, most, what it is if it is left out, and what it means."""
+"""Options: name, minimum, maximum, default, and meaning."""
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -73,7 +73,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--out", type=Path, metavar="FOLDER", help="where parcels go between the steps (else a temporary one)"
     )
     add("--dsn", help="where the ledger lies (else LEDGER_DSN, else libpq's PG* variables, else embedded)")
-    add("--json", action="store_true", help="print what came of it as JSON, on the last line")
+    add("--json", action="store_true", help="print the result as JSON, on the last line")
     return parser.parse_args(arguments)
 
 
@@ -87,7 +87,7 @@ def number(least: int, most: int) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; 0: done and right, 1: it could not go on, or the check found faults, 130: stopped by Ctrl-C."""
+    """Run it. Returns 0: done and correct, 1: it failed or the check found faults, 130: stopped by Ctrl-C."""
     options = parsed(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -143,7 +143,7 @@ def work(jobs: Jobs, crew: Crew, job: str, kills: int) -> None:
 def report(
     options: argparse.Namespace, log: ledger.Ledger, job: Job, total: Any, crew: Crew, seconds: float
 ) -> int:
-    """Tell what came of it, and check it."""
+    """Print the result, and check it."""
     with psycopg.connect(log.address.conninfo) as connection:
         wrong = list(faults(log, connection, job, total, MOST))
     batches = histories(log, job)

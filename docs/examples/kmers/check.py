@@ -1,8 +1,8 @@
 """
-The check at the end: what many workers wrote, some of which were killed, is what one plain loop computes.
+The check at the end: many workers, some of which were killed, have written what one plain loop computes.
 
-It checks two things. In the log: did every batch end, and once? In the tables: is every
-protein there once, with its words?
+It checks that every batch ended exactly once in the log, and that every protein is in the tables once, with
+its words.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ledger.jobs.batch import BatchCompleted
 def faults(
     log: Ledger, connection: rows.Connection, job: Job, total: Mapping[str, Any], most: int
 ) -> Iterator[str]:
-    """Whatever is not as it should be, a sentence each; total: what the job that sums up came to."""
+    """All faults, one sentence each. total: the result of the job that sums up."""
     yield from batch_faults(log, connection, job)
     path, k, shuffles = (job.payload[name] for name in ("path", "k", "shuffles"))
     assert isinstance(k, int)
@@ -42,7 +42,7 @@ def faults(
 
 
 def batch_faults(log: Ledger, connection: rows.Connection, job: Job) -> Iterator[str]:
-    """Of the log, and of what is written of each batch."""
+    """Faults in the log, and in the rows of each batch."""
     written = rows.written(connection, job.id)
     for nr, history in histories(log, job).items():
         ends = [event.event for event in history if isinstance(event.event, BatchCompleted)]
@@ -53,22 +53,22 @@ def batch_faults(log: Ledger, connection: rows.Connection, job: Job) -> Iterator
         if found != wanted:
             yield f"of batch {nr} there are {found[0]} profiles and {found[1]} sums, not {wanted[0]} and 1"
     for nr in written:
-        yield f"there are rows of batch {nr}, which is none of this run"
+        yield f"there are rows of batch {nr}, which does not belong to this run"
 
 
 def row_faults(proteins: list[Protein], connection: rows.Connection, run: str, k: int) -> Iterator[str]:
-    """Of the profiles, one by one."""
+    """Faults in the profiles, one by one."""
     wanted = (profile(protein, k) for protein in proteins)
     for plain, found in zip_longest(wanted, rows.profiles(connection, run)):
         if plain is None or found is None or not same(plain, found):
             at = plain or found
             assert at is not None
-            yield f"protein {at.nr}, {at.name}, is not in the table once, with the words that it has"
+            yield f"protein {at.nr}, {at.name}, is not in the table exactly once with its words"
             return
 
 
 def same(one: Profile, other: Profile) -> bool:
-    """Whether two profiles say the same."""
+    """Whether two profiles are equal."""
     return (one.nr, one.name, one.length, dict(one.words)) == (
         other.nr, other.name, other.length, dict(other.words),
     )  # fmt: skip

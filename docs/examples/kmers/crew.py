@@ -1,8 +1,8 @@
 """
-The crew: workers as processes of their own, some of which it kills with SIGKILL in the middle of a batch.
+The crew: worker processes, some of which it kills with SIGKILL in the middle of a batch.
 
-It takes no work back from dead workers and hands none out. The leases decide whether another worker does a
-dead worker's batch again.
+It does not hand out work or take it back from dead workers. When the leases of a dead worker run out, another
+worker repeats its batch.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class CrewFailed(Exception):
 
 
 class Crew:
-    """The workers of one run, and what the log says of their work on one job.
+    """The workers of one run, and their work on one job according to the log.
 
-    in_hand: the batches that somebody has begun and not ended, with the worker, the latest last. children:
-    which process computes which batch, as it says itself. killed: whom the crew has killed, in words.
+    in_hand: the batches that are begun and not ended, with the worker, the latest last. children: which
+    process computes which batch, as it reports itself. killed: descriptions of the killed processes.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Crew:
         self.hired = self.deaths = self.computed = 0
 
     def hire(self) -> None:
-        """Start a worker, as anybody would from a shell."""
+        """Start a worker with the command that one would use in a shell."""
         self.hired += 1
         name = f"kmers-{os.getpid()}-{self.hired}"
         command = [
@@ -64,11 +64,11 @@ class Crew:
         with self.said.open("ab") as said:
             self.workers[name] = subprocess.Popen(
                 command, env=self.environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                process_group=0,  # Ctrl-C is for the crew alone, which then tells them
+                process_group=0,  # only the crew gets Ctrl-C; it then stops the workers
             )  # fmt: skip
 
     def look(self, job: str) -> None:
-        """Read what is new in the log; replace who has died. Raises CrewFailed."""
+        """Read new events of the log; replace dead workers. Raises CrewFailed."""
         while events := self.follower.poll():
             for recorded in events:
                 if recorded.stream.startswith(f"batch/{job}/"):
@@ -83,7 +83,7 @@ class Crew:
             self.hire()
 
     def note(self, recorded: Recorded) -> None:
-        """Keep who has which batch in hand."""
+        """Note which worker has which batch."""
         match recorded.event:
             case BatchStarted(worker=worker):
                 self.in_hand.pop(recorded.stream, None)
@@ -97,7 +97,7 @@ class Crew:
                 self.computed += recorded.topic == "batch.computed"
 
     def kill(self) -> bool:
-        """Kill somebody who computes a batch of the job: in turn a worker, and a process of one."""
+        """Kill one that computes a batch of the job: alternately a worker and a worker's child process."""
         for stream, name in reversed(self.in_hand.items()):
             worker, child = self.workers.get(name), self.children.get(stream)
             if worker is None or child is None:  # not ours, or not computing
@@ -114,11 +114,11 @@ class Crew:
         return False
 
     def last_words(self) -> str:
-        """The end of what the workers said."""
+        """The end of the workers' output."""
         return "\n".join(self.said.read_text(errors="replace").splitlines()[-20:])
 
     def dismiss(self) -> None:
-        """Tell the workers to end; kill those that take too long."""
+        """Ask the workers to stop; kill those that take too long."""
         for worker in self.workers.values():
             worker.terminate()
         for worker in self.workers.values():

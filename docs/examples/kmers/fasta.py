@@ -1,9 +1,9 @@
 """
 FASTA files, plain or gzipped: cut into parts of whole proteins in one pass, and read again part by part.
 
-A part is a range of bytes of what the file holds when it is unpacked, with the digest of those bytes. So who
-reads a part later, on any machine, knows that it reads what was cut. In a gzipped file nobody can jump: a
-part near the end costs the unpacking of all that stands before it.
+A part is a range of bytes of the unpacked file, with the digest of those bytes. So a later reader on any
+machine can check that it reads what was cut. A gzipped file cannot be read from the middle: a part near the
+end costs the unpacking of all before it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MARK: Final = b"\xef\xbb\xbf"
 
 
 class BadFasta(ValueError):
-    """What should be a FASTA file is none, is damaged, or is not the one that was cut; says where."""
+    """The file is not FASTA, is damaged, or is not the one that was cut; the message names the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Protein:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some proteins that follow each other: `proteins` of them from number `first`, bytes start to end."""
+    """Consecutive proteins: `proteins` of them from number `first`, bytes start to end."""
 
     first: int
     proteins: int
@@ -72,7 +72,7 @@ def cut(path: Path, size: int) -> tuple[str, list[Part]]:
                     first, count, start, part = first + count, 0, at, sha256()
                 count += 1
             elif count == 0 and line.strip():
-                raise BadFasta(f"{path} is no FASTA file: text stands before the first line with `>`")
+                raise BadFasta(f"{path} is not a FASTA file: there is text before the first line with `>`")
             whole.update(line)
             part.update(line)
             at += len(line)
@@ -87,9 +87,7 @@ def read(path: Path, part: Part) -> list[Protein]:
         file.seek(part.start)
         text = file.read(part.end - part.start)
     if sha256(text).hexdigest() != part.digest:
-        raise BadFasta(
-            f"{path} has changed since it was cut: bytes {part.start} to {part.end} are others now"
-        )
+        raise BadFasta(f"{path} has changed since it was cut: bytes {part.start} to {part.end} differ")
     return list(parsed(text, part.first))
 
 

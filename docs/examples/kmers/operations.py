@@ -1,10 +1,10 @@
 """
-The operations: cut a file in parts, profile a part, write what was found, sum up.
+The operations: cut a file in parts, profile a part, write the result, sum up.
 
     kmers.cut      the coordinator: one pass over the file, then a batch for each part
-    kmers.profile  first step of a batch: compute, and pack what was found
-    kmers.write    second step: the rows, and with them, in one transaction, the end of the batch
-    kmers.sum      a job of its own: which words of all proteins stand out
+    kmers.profile  first step of a batch: compute, and pack the result
+    kmers.write    second step: write the rows, and end the batch in the same transaction
+    kmers.sum      another job: which words are most unusual in all proteins
 
 All that a batch needs is in its payload, fixed when the file was cut (spec S1-44). Workers run these with
 `pledger worker run --operations docs.examples.kmers.operations:registry`.
@@ -75,7 +75,7 @@ class Sum(Payload):
 
 @registry.operation("kmers.cut", File)
 def cut(session: OperationContext, payload: File, *, emit: Emit) -> OperationResult:
-    """Cut a file in parts, and let each be a batch."""
+    """Cut a file in parts, one batch each."""
     digest, parts = fasta.cut(Path(payload.path), payload.per_batch)
     proteins = sum(part.proteins for part in parts)
     emit("file.cut", fields={"digest": digest, "proteins": proteins, "batches": len(parts)})
@@ -106,7 +106,7 @@ def compute(session: OperationContext, payload: Part, *, emit: Emit) -> Operatio
 
 @registry.operation("kmers.write", Found)
 def write(session: OperationContext, payload: Found, *, emit: Emit) -> None:
-    """Write what was found: the rows and the end of the batch are stored together, or neither is."""
+    """Write the result: the rows and the end of the batch are stored together, or neither is."""
     assert session.batch is not None
     parcel = unpack(Path(payload.out), payload.parcel)
     with session.transaction() as writing:
@@ -116,7 +116,7 @@ def write(session: OperationContext, payload: Found, *, emit: Emit) -> None:
 
 @registry.operation("kmers.sum", Sum)
 def total(session: OperationContext, payload: Sum, *, emit: Emit) -> OperationResult:
-    """The words of all proteins that stand out most."""
+    """The most unusual words of all proteins."""
     with psycopg.connect(session.ledger.address.conninfo) as connection:
         seen, chance = rows.totals(connection, payload.run)
     found = unusual(seen, chance, payload.shuffles, payload.most)

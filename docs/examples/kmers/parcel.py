@@ -1,8 +1,8 @@
 """
-What goes from the compute step to the write step: a file in a folder that all workers see.
+A parcel passes results from the compute step to the write step: a file in a folder that all workers see.
 
-The log holds the file's name and digest, and not the profiles: events say what happened, large results lie
-beside them. Its name is its digest: a parcel that is written twice is the same file.
+The log holds the file's name and digest, not the profiles: events record what happened, and large results
+are files. The name is the digest, so a parcel that is written twice is the same file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from docs.examples.kmers.profile import Profile
 
 
 class DamagedParcel(ValueError):
-    """A parcel is not what was packed."""
+    """A parcel differs from what was packed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """
-The crew: starts workers, watches them by following the log, kills one if it is asked to, replaces the dead.
+The crew: starts workers, watches them by following the log, kills one on request, and replaces dead ones.
 
-It hands out no work. From the log it knows who has which strip in hand, and it takes a strip back from a
-worker that is no more: the strip is marked failed, with the reason, and a failed strip is free to be claimed
-again. That is sound because the crew started these workers and sees them die. Workers that nobody sees, on
-other machines, need leases that run out by themselves; they are not part of this example yet.
+It does not hand out work. From the log it knows which worker has which strip, and it takes a strip back from
+a dead worker: it marks the strip as failed, with the reason, and a failed strip can be claimed again. That is
+safe because the crew started these workers and sees them die. Workers on other machines need leases that run
+out by themselves; they are not part of this example.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ MOST_DEATHS: Final = 20  # before the run gives up: something on this machine ki
 
 
 class CrewFailed(Exception):
-    """The run cannot go on; the message says why."""
+    """The run cannot continue; the message contains the reason."""
 
 
 class Crew:
-    """The workers of one run, by name, and what the log says of them.
+    """The workers of one run by name, and their work according to the log.
 
-    strips: of the plan, by the names of their streams. in_hand: who began which strip, the latest last.
-    kill_at: when so many strips are completed, the worker that began the latest one is killed. lost: the
-    strips that were taken back.
+    strips: those of the plan, by the names of their streams. in_hand: which worker began which strip, the
+    latest last. kill_at: when so many strips are completed, the worker that began the latest one is killed.
+    lost: the strips that were taken back.
     """
 
     def __init__(self, log: Ledger, plan: Plan, out: Path, progress: Progress) -> None:
@@ -66,7 +66,7 @@ class Crew:
         self.is_over = False
 
     def begin(self, *, kill: bool) -> None:
-        """Record what is to be done, in one append; take over what a run before has done, and has left."""
+        """Record the plan in one append; take over the finished and unfinished work of an earlier run."""
         with self.service.open_project(self.plan.project) as project:
             for name, ident in self.strips.items():
                 strip = project.get_or_create_strip(ident)
@@ -84,7 +84,7 @@ class Crew:
         self.progress.count(len(self.completed))
 
     def run(self, size: int, *, lock: IO[bytes], environment: dict[str, str], seed: int) -> None:
-        """Keep so many workers at work until nothing is left to do. Raises CrewFailed."""
+        """Keep `size` workers running until all work is done. Raises CrewFailed."""
         try:
             while self.workers or not self.is_over:
                 while len(self.workers) < size and not self.is_over:
@@ -105,16 +105,16 @@ class Crew:
                     item.mark_completed()
 
     def hire(self, lock: IO[bytes], environment: dict[str, str], seed: int) -> None:
-        """Start a worker: a program of its own that knows the run's folder and where the ledger lies."""
+        """Start a worker: a separate program that gets the run's folder and the ledger's address."""
         self.hired += 1
         name = f"worker-{self.hired}"
         command = [sys.executable, str(WORKER), str(self.out), name, str(seed)]
         ours: dict[str, Any] = {"env": environment, "pass_fds": [lock.fileno()]}
-        ours["process_group"] = 0  # Ctrl-C is for the crew alone, which then closes their input
+        ours["process_group"] = 0  # only the crew gets Ctrl-C; it then closes the workers' input
         self.workers[name] = subprocess.Popen(command, stdin=subprocess.PIPE, **ours)
 
     def look(self) -> None:
-        """One look at everything. First at the workers, so that the log holds all that the dead have done."""
+        """Check workers and log once: workers first, so that the log then holds all that dead ones did."""
         self.reap()
         self.follow()
         if self.kill_at is not None and len(self.completed) >= self.kill_at:
@@ -131,7 +131,7 @@ class Crew:
                 continue
             del self.workers[name]
             if code > 0:
-                raise CrewFailed(f"{name} could not go on, and has said why; what is done stays done")
+                raise CrewFailed(f"{name} failed and printed the reason; finished work is kept")
             if code == 0:
                 self.is_over = True
                 continue
@@ -139,7 +139,7 @@ class Crew:
             self.progress.say(f"{name}, process {worker.pid}, was ended by {signal.Signals(-code).name}")
             if self.killed > MOST_DEATHS:
                 raise CrewFailed(
-                    f"{self.killed} workers were killed: is the memory enough for so many at once?"
+                    f"{self.killed} workers were killed: check whether the memory is enough for so many"
                 )
 
     def follow(self) -> None:
@@ -151,7 +151,7 @@ class Crew:
         self.progress.count(len(self.completed))
 
     def note(self, recorded: Recorded) -> None:
-        """Keep who has which strip in hand; who did something is in the envelope of the event."""
+        """Note which worker has which strip; the actor is in the event's metadata."""
         match recorded.event:
             case Started():
                 self.in_hand[recorded.stream] = recorded.meta.actor or "nobody"
@@ -172,9 +172,9 @@ class Crew:
             self.kill_at = None
 
     def take_back(self, strip: str, name: str) -> None:
-        """Free a strip that a dead worker left unfinished; look again where its last word came just now."""
+        """Free a strip that a dead worker left unfinished; decide again if its last event came only now."""
         del self.in_hand[strip]
-        reason = f"{name} died while it had this strip in hand"
+        reason = f"{name} died while it worked on this strip"
         try:
             with self.service.open_strip(self.strips[strip]) as opened:
                 if opened.processing_state is ProcessingState.RUNNING:
@@ -185,7 +185,7 @@ class Crew:
             self.in_hand[strip] = name
 
     def dismiss(self) -> None:
-        """Let the workers finish what they have in hand; kill those that take too long, free their strips."""
+        """Let the workers finish their strips; kill those that take too long, and free their strips."""
         deadline = time.monotonic() + GRACE
         for worker in self.workers.values():
             assert worker.stdin is not None
@@ -197,7 +197,7 @@ class Crew:
                 worker.kill()
                 worker.wait()
         self.workers.clear()
-        with suppress(LedgerError):  # it may be why we are here; the next run takes the strips back
+        with suppress(LedgerError):  # this may be the original failure; the next run takes the strips back
             self.follow()
             for strip, name in list(self.in_hand.items()):
                 self.take_back(strip, name)

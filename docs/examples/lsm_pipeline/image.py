@@ -35,11 +35,11 @@ TIFF, OTHERS = (".tif", ".tiff"), (".png", ".jpg", ".jpeg")
 
 
 class BadImage(Exception):
-    """An image that cannot be used; the message says which, and what would be right."""
+    """An image that cannot be used; the message names it and what is valid."""
 
 
 class Images:
-    """The slices of a run, numbered from 1; read when they are wanted, and cut alike in every process."""
+    """The slices of a run, numbered from 1; read on demand, and cut the same in every process."""
 
     def __init__(self, folder: Path | None) -> None:
         """`folder`: the user's own images; the sample image without one. Raises BadImage."""
@@ -51,7 +51,7 @@ class Images:
         return from_file(self.files[slice_id - 1]) if self.files else sample()[slice_id - 1]
 
     def strip(self, slice_id: int, channel_id: int, strip_id: int, strips: int) -> Stack:
-        """One strip, when its channel is cut in so many; all numbers from 1."""
+        """One strip of a channel that is cut into `strips`; all numbers from 1."""
         return cut(self.channels(slice_id)[channel_id - 1], strips)[strip_id - 1]
 
     def digest(self) -> str:
@@ -64,7 +64,7 @@ class Images:
 
 
 def cut(channel: Stack, strips: int) -> list[Stack]:
-    """A channel in strips of columns, as equal as can be: the first ones are a column wider than the last."""
+    """A channel in strips of columns of equal width; the first ones may be a column wider than the last."""
     return np.array_split(channel, strips, axis=2)
 
 
@@ -127,7 +127,7 @@ def from_tiff(path: Path) -> tuple[Stack, str]:
     with tifffile.TiffFile(path) as file:
         if len(file.series) != 1:
             raise BadImage(
-                f"{path} holds {len(file.series)} images of different shape: give each a file of its own"
+                f"{path} holds {len(file.series)} images of different shape: put each in a separate file"
             )
         return file.series[0].asarray(), file.series[0].axes
 

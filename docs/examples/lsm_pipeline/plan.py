@@ -1,4 +1,4 @@
-"""What a run has to do and where its files lie: written down once, read by every worker."""
+"""The plan of a run and the places of its files: written once, read by every worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE: Final = 60.0  # seconds for the workers of an interrupted run to finis
 
 
 class BadPlan(Exception):
-    """A run that cannot be; the message says why, and what would be right."""
+    """A run that is not possible; the message contains the reason and what is valid."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def planned(
 
 
 def new_project() -> str:
-    """A name that no other run has: of date and time, and of chance, since two may begin in one second."""
+    """A new name, made of date, time and a random part, because two runs may begin in the same second."""
     return f"demo-{datetime.now().astimezone():%Y%m%d-%H%M%S}-{token_hex(3)}"
 
 
@@ -138,7 +138,7 @@ def checked_project(project: str) -> str:
     """The project's name itself, if it can name a folder, too. Raises BadPlan."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", project):
         allowed = "up to 100 letters, digits, '-', '_' and '.', with a letter or a digit first"
-        raise BadPlan(f"--project {project!r} cannot name a folder: write {allowed}")
+        raise BadPlan(f"--project {project!r} cannot name a folder: use {allowed}")
     return project
 
 
@@ -165,7 +165,7 @@ def hold(out: Path) -> IO[bytes]:
     while not locked(lock):
         if time.monotonic() > deadline:
             lock.close()
-            raise BadPlan(f"another crew is at work in {out}: wait for its end, or name another project")
+            raise BadPlan(f"another crew is running in {out}: wait until it ends, or name another project")
         time.sleep(0.1)
     return lock
 
@@ -181,9 +181,9 @@ def locked(lock: IO[bytes]) -> bool:
 def settled(plan: Plan, out: Path) -> None:
     """Write the plan down, under the lock. Raises BadPlan where another process wrote another meanwhile."""
     if out.parent == RUNS.resolve():
-        (RUNS / ".gitignore").write_text("*\n")  # a run in somebody's repository is none of its business
+        (RUNS / ".gitignore").write_text("*\n")  # a run inside a repository must not be committed
     if is_used(out) and Plan.read(out) != plan:
-        raise BadPlan(f"{out} holds another run meanwhile: start again")
+        raise BadPlan(f"another process wrote its run to {out} meanwhile: start again")
     store(out / PLAN, json.dumps(asdict(plan), indent=2).encode())
 
 
@@ -192,7 +192,7 @@ def check_files(plan: Plan, out: Path, seen: LSMProjectStateView) -> None:
     paths = [strip_path(out, strip) for strip in plan.all_strips() if is_done(seen, strip)]
     if missing := [path for path in paths if not path.exists()]:
         raise BadPlan(
-            f"the ledger says that {len(paths)} strips of {plan.project} are archived, but {len(missing)} "
+            f"the ledger records {len(paths)} strips of {plan.project} as archived, but {len(missing)} "
             f"are missing, such as {missing[0]}: give the --out that they are in, or name another project"
         )
 

@@ -6,16 +6,16 @@ strips of a microscopy image, make each channel's projection, and record every s
 
     run.py      the command line, and the order of things
     plan.py     what is to be done, and where the files lie
-    image.py    where images come from, and how they are cut
+    image.py    images, and how they are cut
     archive.py  a strip on disk: compressed, checked, safe; a channel's projection
     worker.py   one worker: claims a strip in the ledger, does the work, records it
     crew.py     starting, watching, killing, replacing workers
-    show.py     what the user sees
+    show.py     the output for the user
     past.py     the project as it was
     kafka_copy.py  with --kafka: a relay, a consumer, a view in another database
 
-Run it again and it makes another project. Name a project that was interrupted, and it goes on with that one:
-what is completed is not done again.
+Each run makes another project. If you name an interrupted project, the run continues it; completed work is
+not done again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         description="Run an LSM pipeline on a microscopy image: worker processes compress, check, archive "
         "and stitch its strips, and record every step in the ledger. One worker is killed half-way.",
         epilog="Without --input: the immunohistochemistry image of scikit-image, its stains as channels. "
-        "A project that was interrupted goes on where it stood when it is named again.",
+        "If you name an interrupted project, the run continues it.",
     )
     add = parser.add_argument
     add(
@@ -66,7 +66,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         "PG* variables, else the embedded server)")  # fmt: skip
     add("--kafka", action="store_true", help="also publish the ledger to a Kafka broker, count strips by a "
         "consumer, and feed a view in another database (LEDGER_KAFKA: a cluster to use instead)")  # fmt: skip
-    add("--json", action="store_true", help="print what came of it as JSON, on the last line")
+    add("--json", action="store_true", help="print the result as JSON, on the last line")
     return parser.parse_args(arguments)
 
 
@@ -132,7 +132,7 @@ def copy_through_kafka(log: ledger.Ledger, plan: Plan) -> KafkaCopy:
 def result(
     log: ledger.Ledger, plan: Plan, crew: Crew, *, events: int, workers: int, began: float
 ) -> dict[str, object]:
-    """What came of it, as the ledger says it."""
+    """The result, read from the ledger."""
     strips = list(LSMStateService(log).read_project(plan.project).iter_strips())
     return {
         "project": plan.project,

@@ -1,4 +1,4 @@
-"""What the user sees: progress while it runs; then the state, a strip's history, the past, where to look."""
+"""The output for the user: progress; then the state, a strip's history, the past, and the commands to use."""
 
 from __future__ import annotations
 

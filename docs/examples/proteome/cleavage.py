@@ -1,4 +1,4 @@
-"""What enzymes make of a protein: peptides, and their masses."""
+"""Peptides that enzymes cleave from a protein, and their masses."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 PROTEINS: Final = Path(__file__).parents[1] / "kmers" / "chloroplast.faa"
-"""Proteins of a chloroplast, as a public database has them."""
+"""Proteins of a chloroplast, from a public database."""
 
 ENZYMES: Final = {
     1: ("trypsin", re.compile(r"(?<=[KR])(?!P)")),
     2: ("Lys-C", re.compile(r"(?<=K)")),
     3: ("Glu-C", re.compile(r"(?<=[DE])")),
 }
-"""By id: the name of an enzyme, and where it cleaves."""
+"""Enzymes by id: the name, and the places where it cleaves."""
 
 _WATER, _PROTON = 18.010565, 1.007276
 _MASSES: Final = {
@@ -34,7 +34,7 @@ def proteins(path: Path = PROTEINS) -> Iterator[tuple[str, str]]:
 
 
 def cleave(sequence: str, enzyme: int) -> list[str]:
-    """The peptides that an enzyme leaves of a protein."""
+    """The peptides into which an enzyme cleaves a protein."""
     return [peptide for peptide in ENZYMES[enzyme][1].split(sequence) if peptide]
 
 

@@ -3,7 +3,7 @@ Cleave the first proteins of a chloroplast by three enzymes, and weigh the pepti
 
     python docs/examples/proteome/digest.py --proteome spinach --proteins 4
 
-A second run does only what is still to do. Look at it with `pledger proteome report spinach`.
+A second run does only the remaining work. `pledger proteome report spinach` shows the result.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ledger.pipelines import flow_stage, milestone
 from projections.pipelines import markdown, summary
 
 DETECTED = range(600, 4000)
-"""Daltons: what the spectrometer can find."""
+"""Masses that the spectrometer can find, in daltons."""
 
 
 def digest(ident: ProteomeDigestId, sequence: str) -> int:
-    """Cleave a protein and weigh its peptides; how many can be found. 0 where that was done before."""
+    """Cleave a protein and weigh its peptides; returns how many can be found, 0 if this was done before."""
     with flow_stage(PROTEOMES, ident) as entry:
         if entry.skipped:
             return 0

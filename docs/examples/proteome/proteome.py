@@ -7,7 +7,7 @@ find.
     proteome.digest/<proteome>/<protein>/<enzyme>     cleaved ─▶ weighed ─▶ exported
 
 A protein is ready when all its digests are weighed: `proteome.protein.ready`. proteome.pyi has the types;
-after a change make it anew by `python -m ledger.pipelines.stub proteome`.
+make it again after each change: `python -m ledger.pipelines.stub proteome`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ledger.pipelines import Flag, Level, Pipeline, Ready, Total, service_of
 
 PROTEOME: Final = Pipeline(
     "proteome",
-    help="Proteomes: proteins, and what enzymes make of them.",
+    help="Proteomes: proteins, and their digests by enzymes.",
     outside="org.example",
     levels=[
         Level("project"),
         Level("protein", ready=Ready("weighed"), flags=[Flag("covered", short="cov")]),
         Level(
             "digest",
-            total=Total("digests_per_protein", "With how many enzymes each protein is cleaved."),
+            total=Total("digests_per_protein", "The number of enzymes by which each protein is cleaved."),
             outside={"completed": "processed"},
             flags=[
                 Flag("cleaved", clears=("weighed",), short="clvd"),

@@ -16,7 +16,7 @@ from ..session import AsJson, Session, session_of
 from ..stderr import log_to_stderr
 
 if TYPE_CHECKING:
-    from consumers.kafka.relay import Relay, RelayStatistics
+    from consumers.kafka.relay import Derived, Relay, RelayStatistics
     from ledger import Ledger
 
 EVERY: Final = 5.0
@@ -53,6 +53,13 @@ FromTime = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Begin with the first event after a time: 2026-03-01, now-2h."),
 ]
+States = Annotated[
+    bool, typer.Option("--states", help="Also publish the current state of each stream (compacted topics).")
+]
+Views = Annotated[
+    bool,
+    typer.Option("--views", help="Also publish who entered which state, and the progress of sets."),
+]
 Follow = Annotated[bool, typer.Option("--follow", help="Go on with new events until Ctrl-C.")]
 
 
@@ -64,6 +71,8 @@ def run(
     partitions: Partitions = 12,
     replicas: Replicas = -1,
     compression: Compression = None,
+    states: States = False,
+    views: Views = False,
     once: Once = False,
     metrics_port: Port = None,
     as_json: AsJson = False,
@@ -72,6 +81,9 @@ def run(
 
     Any number may run at a time: one is elected and publishes, and another follows if it is gone. Topics are
     made when their first event comes. If PostgreSQL or Kafka is away, it waits, and goes on where it was.
+
+    --states and --views publish what follows from the events, in the same transactions. --views needs the
+    view progress, which a projector keeps, or the appends.
 
     \b
     Examples:
@@ -84,6 +96,7 @@ def run(
     session = session_of(context, as_json)
     with session.ledger("pledger relay run") as log:
         relay = _relay(session, log, kafka, prefix, name, partitions, replicas, compression, None)
+        relay.derived = _derived(log, prefix, states=states, views=views)
         _publish(session, relay, last_position(log) if once else None, metrics_port)
 
 
@@ -170,6 +183,15 @@ def _relay(
         log, cluster, name, prefix,
         partitions=partitions, replicas=replicas, start=start, compression=compression,
     )  # fmt: skip
+
+
+def _derived(log: Ledger, prefix: str, *, states: bool, views: bool) -> tuple[Derived, ...]:
+    """What is published beside the events."""
+    from consumers.kafka.states import StateTopics, ViewTopics
+
+    of_states = [StateTopics(log, prefix)] if states else []
+    of_views = [ViewTopics(log, prefix)] if views else []
+    return (*of_states, *of_views)
 
 
 def _publish(session: Session, relay: Relay, until: int | None, port: int | None) -> None:
