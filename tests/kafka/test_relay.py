@@ -161,7 +161,7 @@ def test_a_block_ends_with_the_event_that_fills_it() -> None:
 def test_a_relay_that_is_killed_again_and_again(
     dsn: str, log: Ledger, broker: SharedBroker, kafka_name: str
 ) -> None:
-    end = fill(log, 12_000)
+    end = fill(log, 8_000)
     command = [
         sys.executable,
         "-W",
@@ -173,7 +173,7 @@ def test_a_relay_that_is_killed_again_and_again(
         kafka_name,
     ]
     run = subprocess.run(
-        [*command, str(end), "8", str(time.time_ns())], cwd=ROOT, capture_output=True, text=True, timeout=200,
+        [*command, str(end), "5", str(time.time_ns())], cwd=ROOT, capture_output=True, text=True, timeout=200,
         check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
