@@ -9,27 +9,27 @@ from .routes import Routes
 
 if TYPE_CHECKING:
     from .cluster import Cluster
-    from .consumer_loop import Consumer
+    from .consumer_group.consumer import Consumer
+    from .consumer_group.handler import Consumed, consumer
+    from .consumer_group.memory import Faults, MemoryBus
     from .feed import KafkaFeed
-    from .handler import Consumed, consumer
     from .hints import KafkaHints
-    from .memory import Faults, MemoryBus
-    from .relay import Relay
+    from .relay.relay import Relay
+    from .relay.states import StateTopics, ViewTopics
     from .relay_verify import verify
-    from .states import StateTopics, ViewTopics
 else:  # each loads the client
     __getattr__ = lazily(
         __name__,
         {
             "cluster": "Cluster",
-            "consumer_loop": "Consumer",
+            "consumer_group.consumer": "Consumer",
             "feed": "KafkaFeed",
-            "handler": "Consumed consumer",
+            "consumer_group.handler": "Consumed consumer",
             "hints": "KafkaHints",
-            "memory": "Faults MemoryBus",
-            "relay": "Relay",
+            "consumer_group.memory": "Faults MemoryBus",
+            "relay.relay": "Relay",
             "relay_verify": "verify",
-            "states": "StateTopics ViewTopics",
+            "relay.states": "StateTopics ViewTopics",
         },
     )
 

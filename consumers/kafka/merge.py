@@ -33,10 +33,10 @@ from kafka import TopicPartition
 
 from ledger import BadInput, ChainBroken, CursorMismatch, TopicMismatch, Undecodable
 
-from .checkpoint import RelayCheckpoint, read_checkpoint
 from .cluster import Cluster
 from .envelope import Envelope, envelope_of
 from .partitions import FULL, Partitions
+from .relay.checkpoint import RelayCheckpoint, read_checkpoint
 from .routes import Routes
 
 

@@ -18,11 +18,11 @@ from kafka import TopicPartition
 
 from ledger import Ledger, Recorded
 
-from .checkpoint import RelayCheckpoint
 from .cluster import Cluster
 from .envelope import Outgoing, envelope_of, record_of, source_of
 from .merge import published
 from .partitions import Partitions
+from .relay.checkpoint import RelayCheckpoint
 from .routes import Routes, partition_of
 from .topics import Topics
 

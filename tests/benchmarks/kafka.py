@@ -21,8 +21,8 @@ import ledger
 from consumers.kafka.broker import Broker
 from consumers.kafka.cluster import Cluster
 from consumers.kafka.envelope import Outgoing, record_of, source_of
-from consumers.kafka.producer import Transactions
-from consumers.kafka.relay import BLOCK_EVENTS, Relay, RelayStatistics
+from consumers.kafka.relay.producer import Transactions
+from consumers.kafka.relay.relay import BLOCK_EVENTS, Relay, RelayStatistics
 from consumers.kafka.routes import partition_of
 from consumers.kafka.topics import Topics
 from ledger import ANY, Append, Body, Ledger

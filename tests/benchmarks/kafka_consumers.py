@@ -23,9 +23,9 @@ import ledger
 from consumers.kafka import Consumer, consumer
 from consumers.kafka.broker import Broker
 from consumers.kafka.cluster import Cluster
-from consumers.kafka.handler import Connection, Handler
-from consumers.kafka.offsets import positions
-from consumers.kafka.relay import Relay
+from consumers.kafka.consumer_group.handler import Connection, Handler
+from consumers.kafka.consumer_group.offsets import positions
+from consumers.kafka.relay.relay import Relay
 from ledger import Body, Recorded
 from ledger.embedded import throwaway
 from ledger.log.install import init

@@ -260,7 +260,7 @@ class Campaign:
 
 
 def relay(dsn: str, bootstrap: str) -> None:
-    from consumers.kafka.relay import Relay
+    from consumers.kafka.relay.relay import Relay
 
     while True:  # a relay that starts while the server is away is started again by whoever watches it
         with suppress(ServerUnavailable), ledger.connect(dsn, actor="relay") as log:

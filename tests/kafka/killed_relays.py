@@ -17,7 +17,7 @@ import time
 
 import ledger
 from consumers.kafka.cluster import Cluster
-from consumers.kafka.relay import Relay
+from consumers.kafka.relay.relay import Relay
 
 LEASE = 0.4
 

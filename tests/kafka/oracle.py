@@ -9,7 +9,7 @@ from typing import Any, Final
 import psycopg
 
 from consumers.kafka import consumer
-from consumers.kafka.handler import Handler
+from consumers.kafka.consumer_group.handler import Handler
 from ledger import Recorded
 
 TABLE: Final = """

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from consumers.kafka.cluster import Cluster
 from consumers.kafka.envelope import Outgoing, record_of, source_of
-from consumers.kafka.producer import Transactions
+from consumers.kafka.relay.producer import Transactions
 from consumers.kafka.routes import partition_of
 from consumers.kafka.topics import Topics
 from ledger import Recorded

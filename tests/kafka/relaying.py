@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from consumers.kafka.cluster import Cluster
-from consumers.kafka.relay import Relay
+from consumers.kafka.relay.relay import Relay
 from ledger import Ledger
 
 PARTITIONS = 3

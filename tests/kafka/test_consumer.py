@@ -19,12 +19,12 @@ import pytest
 
 from consumers.kafka import consumer
 from consumers.kafka.broker import Broker
-from consumers.kafka.client import Place, Transport
 from consumers.kafka.cluster import Cluster
-from consumers.kafka.consumer_loop import Consumer
-from consumers.kafka.handler import Connection, Handler
-from consumers.kafka.parking import letters, redrive
-from consumers.kafka.rewind import Target, rewind
+from consumers.kafka.consumer_group.client import Place, Transport
+from consumers.kafka.consumer_group.consumer import Consumer
+from consumers.kafka.consumer_group.handler import Connection, Handler
+from consumers.kafka.consumer_group.parking import letters, redrive
+from consumers.kafka.consumer_group.rewind import Target, rewind
 from ledger import Recorded
 from ledger.errors import GroupRuns, KafkaFailed
 

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from consumers.kafka import MemoryBus
-from consumers.kafka.client import Transport
 from consumers.kafka.cluster import Cluster
-from consumers.kafka.parking import discard, letters, redrive
+from consumers.kafka.consumer_group.client import Transport
+from consumers.kafka.consumer_group.parking import discard, letters, redrive
 from ledger import Recorded
 from ledger.errors import ChainBroken
 

@@ -13,9 +13,9 @@ import pytest
 
 import ledger
 from consumers.kafka.broker import Broker
-from consumers.kafka.checkpoint import read_checkpoint
 from consumers.kafka.cluster import Cluster
 from consumers.kafka.feed import KafkaFeed
+from consumers.kafka.relay.checkpoint import read_checkpoint
 from consumers.kafka.routes import Routes
 from ledger import BadInput, Body, EventsMissing, Ledger, TopicMismatch
 from ledger.jobs import Jobs

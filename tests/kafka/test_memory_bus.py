@@ -13,11 +13,11 @@ import pytest
 from pydantic import BaseModel
 
 from consumers.kafka import Consumed, Faults, MemoryBus, consumer
-from consumers.kafka.client import Place
-from consumers.kafka.consumer_loop import Consumer
-from consumers.kafka.consumer_metrics import serving
-from consumers.kafka.handler import Connection, Handler
-from consumers.kafka.parking import discard, letter, letters, redrive
+from consumers.kafka.consumer_group.client import Place
+from consumers.kafka.consumer_group.consumer import Consumer
+from consumers.kafka.consumer_group.handler import Connection, Handler
+from consumers.kafka.consumer_group.metrics import serving
+from consumers.kafka.consumer_group.parking import discard, letter, letters, redrive
 from ledger import Recorded
 from ledger.errors import ChainBroken
 

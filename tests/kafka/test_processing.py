@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from consumers.kafka import MemoryBus, consumer
-from consumers.kafka.client import Messages, Place
-from consumers.kafka.handler import Connection, Handler
-from consumers.kafka.memory import MemoryRecord
-from consumers.kafka.offsets import Offset, make_tables
-from consumers.kafka.processing import Processing, round_of
+from consumers.kafka.consumer_group.client import Messages, Place
+from consumers.kafka.consumer_group.handler import Connection, Handler
+from consumers.kafka.consumer_group.memory import MemoryRecord
+from consumers.kafka.consumer_group.offsets import Offset, make_tables
+from consumers.kafka.consumer_group.processing import Processing, round_of
 from ledger import Recorded, SchemaMismatch
 
 from .oracle import effects, faults, make_table, write, writer

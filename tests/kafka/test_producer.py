@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 from consumers.kafka.broker import Broker
 from consumers.kafka.cluster import Cluster
 from consumers.kafka.envelope import Outgoing
-from consumers.kafka.producer import Limits, Transactions
+from consumers.kafka.relay.producer import Limits, Transactions
 from consumers.kafka.topics import Topics
 from ledger import KafkaUnavailable
 from tests.kafka.conftest import SharedBroker
@@ -106,7 +106,9 @@ def test_a_bare_commit_passes_over_batches_that_expired(frail: Broker, kafka_nam
     producer.close(timeout=0)
     found = values(cluster, name)
     assert b"first" in found
-    assert MANY[-1] not in found, "the fault is gone: rule 1 of consumers/kafka/producer.py may be relaxed"
+    assert MANY[-1] not in found, (
+        "the fault is gone: rule 1 of consumers/kafka/relay/producer.py may be relaxed"
+    )
 
 
 def test_ours_ends_when_batches_expire(frail: Broker, kafka_name: str) -> None:
@@ -152,7 +154,7 @@ def test_a_bare_commit_praises_a_transaction_that_its_timeout_had_aborted(
     producer.begin_transaction()  # nor does this
     producer.close(timeout=0)
     assert values(cluster, name) == [], (
-        "the fault is gone: rule 1 of consumers/kafka/producer.py may be relaxed"
+        "the fault is gone: rule 1 of consumers/kafka/relay/producer.py may be relaxed"
     )
 
 

@@ -18,11 +18,11 @@ import pytest
 
 import ledger
 from consumers.kafka.broker import Broker
-from consumers.kafka.checkpoint import read_checkpoint
 from consumers.kafka.cluster import Cluster
 from consumers.kafka.envelope import MAX_BODY, Outgoing, envelope_of
-from consumers.kafka.producer import Transactions
-from consumers.kafka.relay import BLOCK_BYTES, Relay, blocks_of
+from consumers.kafka.relay.checkpoint import read_checkpoint
+from consumers.kafka.relay.producer import Transactions
+from consumers.kafka.relay.relay import BLOCK_BYTES, Relay, blocks_of
 from consumers.kafka.routes import Routes
 from consumers.kafka.topics import Topics
 from ledger import Append, BadInput, Body, CursorMismatch, Ledger, TopicMismatch
@@ -241,7 +241,7 @@ def test_two_relays_that_are_both_elected_fence_each_other(
     log: Ledger, broker: SharedBroker, kafka_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The election is for peace only: without it the topics are whole all the same."""
-    monkeypatch.setattr("consumers.kafka.candidate.Candidate.is_elected", True)
+    monkeypatch.setattr("consumers.kafka.relay.candidate.Candidate.is_elected", True)
     end = fill(log, 2000)
     relays = [relay_of(log, broker, kafka_name, block_events=20) for _ in range(2)]
     threads = [threading.Thread(target=relay.run, args=(NEVER, end)) for relay in relays]
@@ -336,7 +336,7 @@ def test_other_routing_is_refused(
 ) -> None:
     end = fill(log, 40, "job")
     relay_of(log, broker, kafka_name).run(NEVER, until=end)
-    monkeypatch.setattr("consumers.kafka.relay.ROUTING", 2)
+    monkeypatch.setattr("consumers.kafka.relay.relay.ROUTING", 2)
     with pytest.raises(TopicMismatch, match="routed by rule 1, this relay has rule 2"):
         relay_of(log, broker, kafka_name).run(NEVER, until=end)
 

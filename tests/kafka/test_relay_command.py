@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from consumers.kafka.cluster import Cluster
-from consumers.kafka.relay import Relay
-from consumers.kafka.relay_status import MAX_COUNTED, lag_of, relay_status, serving
+from consumers.kafka.relay.relay import Relay
+from consumers.kafka.relay.status import MAX_COUNTED, lag_of, relay_status, serving
 from ledger import Ledger
 from tests.kafka.conftest import SharedBroker
 from tests.kafka.reading import assert_published, records, topics_below

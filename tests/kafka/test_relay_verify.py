@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from consumers.kafka.checkpoint import RelayCheckpoint
 from consumers.kafka.cluster import Cluster
 from consumers.kafka.merge import published
+from consumers.kafka.relay.checkpoint import RelayCheckpoint
 from consumers.kafka.relay_verify import Comparison, Verified, verify
 from consumers.kafka.routes import Routes
 from consumers.kafka.topics import Topics

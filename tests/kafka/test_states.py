@@ -9,8 +9,8 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from consumers.kafka.cluster import Cluster
+from consumers.kafka.relay.states import StateTopics, ViewTopics
 from consumers.kafka.relay_verify import verify
-from consumers.kafka.states import StateTopics, ViewTopics
 from ledger import BadInput, Body, Ledger, split_name
 from ledger.domain.state import dump
 from ledger.jobs import Jobs, OpenJob

@@ -21,9 +21,9 @@ import psycopg
 import ledger
 from consumers.kafka import Cluster, Consumer, consumer
 from consumers.kafka.broker import Broker
+from consumers.kafka.consumer_group.handler import Connection, Handler
 from consumers.kafka.feed import KafkaFeed
-from consumers.kafka.handler import Connection, Handler
-from consumers.kafka.relay import Relay
+from consumers.kafka.relay.relay import Relay
 from ledger import Recorded, split_name
 from ledger.domain.names import project_key
 from ledger.embedded import throwaway

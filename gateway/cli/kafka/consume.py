@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import threading
 
     from consumers.kafka import Consumer
-    from consumers.kafka.handler import Handler
-    from consumers.kafka.offsets import Connection
+    from consumers.kafka.consumer_group.handler import Handler
+    from consumers.kafka.consumer_group.offsets import Connection
     from ledger import Ledger
 
 Kafka = Annotated[
@@ -105,7 +105,7 @@ def run(
 
 def _handler(named: str) -> Handler:
     """The handler that is named. Raises Misuse."""
-    from consumers.kafka.handler import Handler
+    from consumers.kafka.consumer_group.handler import Handler
 
     module, _, name = named.partition(":")
     if not (module and name):
@@ -126,7 +126,7 @@ def _ledger(dsn: str | None, stack: ExitStack) -> Ledger | None:
 
 def _serve(stack: ExitStack, consumer: Consumer, port: int, session: Session) -> None:
     """Serve metrics and readiness. Raises Misuse if the port is taken."""
-    from consumers.kafka.consumer_metrics import serving
+    from consumers.kafka.consumer_group.metrics import serving
 
     try:
         chosen = stack.enter_context(serving(consumer.metrics, lambda: consumer.why_not_ready, port))
@@ -183,7 +183,7 @@ def _totals(consumer: Consumer) -> dict[str, Any]:
 @contextmanager
 def database(session: Session, schema: str) -> Iterator[Connection]:
     """The consumers' database, for one command. Raises SchemaMismatch where it has no tables of consumers."""
-    from consumers.kafka.offsets import require_tables
+    from consumers.kafka.consumer_group.offsets import require_tables
     from ledger.log.admin import existing, single_connection
 
     with single_connection(existing(session.dsn)) as connection:
@@ -198,7 +198,7 @@ def list_(context: typer.Context, tables: Tables = "consumers", as_json: AsJson 
     recorded_at (of the last event), waiting, behind, dead (parked events).
     """
     session = session_of(context, as_json)
-    from consumers.kafka.offsets import positions
+    from consumers.kafka.consumer_group.offsets import positions
 
     with database(session, tables) as connection:
         rows = positions(connection, tables)
@@ -259,7 +259,7 @@ def rewind_(
     """
     session = session_of(context, as_json)
     from consumers.kafka.cluster import Cluster
-    from consumers.kafka.rewind import Target, rewind
+    from consumers.kafka.consumer_group.rewind import Target, rewind
     from projections.audit.moments import parse_time
 
     at: datetime | None = None if to_time is None else parse_time(to_time)

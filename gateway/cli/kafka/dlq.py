@@ -13,8 +13,8 @@ from ..session import AsJson, Session, session_of
 from .consume import Tables, Yes, database
 
 if TYPE_CHECKING:
-    from consumers.kafka.offsets import Connection
-    from consumers.kafka.parking import Letter
+    from consumers.kafka.consumer_group.offsets import Connection
+    from consumers.kafka.consumer_group.parking import Letter
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group of consumers.")]
 OfGroup = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Only of this group.")]
@@ -52,7 +52,7 @@ def list_(
     (dead, waiting, behind), attempts, error, message, parked_at, due_at, behind (how many wait behind it).
     """
     session = session_of(context, as_json)
-    from consumers.kafka.parking import letters
+    from consumers.kafka.consumer_group.parking import letters
 
     states: list[Any] = ["dead", "waiting", "behind"] if all_ else ["dead"]
     with database(session, tables) as connection:
@@ -123,8 +123,8 @@ def show(
 
 def _letter(connection: Connection, group: str, id: str, schema: str) -> Letter:
     """The parked event that is named. Raises Misuse, NotThere."""
-    from consumers.kafka.client import Place
-    from consumers.kafka.parking import letter
+    from consumers.kafka.consumer_group.client import Place
+    from consumers.kafka.consumer_group.parking import letter
 
     topic, _, rest = id.partition("/")
     partition, _, offset = rest.partition("/")
@@ -159,7 +159,7 @@ def redrive_(
 
     JSON, one object per line: the fields of `dlq list`, and redriven (false without --yes).
     """
-    from consumers.kafka.parking import redrive
+    from consumers.kafka.consumer_group.parking import redrive
 
     session = session_of(context, as_json)
     _each(session, group, ids, (topic, key, error, limit), tables, redrive if yes else None, "redriven")
@@ -183,7 +183,7 @@ def discard_(
 
     JSON, one object per line: the fields of `dlq list`, and discarded (false without --yes).
     """
-    from consumers.kafka.parking import discard
+    from consumers.kafka.consumer_group.parking import discard
 
     session = session_of(context, as_json)
     _each(session, group, ids, (topic, key, error, limit), tables, discard if yes else None, "discarded")
@@ -194,7 +194,7 @@ def _each(
     act: Callable[..., bool] | None, done: str,
 ) -> None:  # fmt: skip
     """Apply an action to each, or only list them."""
-    from consumers.kafka.parking import letters
+    from consumers.kafka.consumer_group.parking import letters
 
     topic, key, error, limit = given
     key = None if key is None else key.encode()

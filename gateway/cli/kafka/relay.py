@@ -16,7 +16,7 @@ from ..session import AsJson, Session, session_of
 from ..stderr import log_to_stderr
 
 if TYPE_CHECKING:
-    from consumers.kafka.relay import Derived, Relay, RelayStatistics
+    from consumers.kafka.relay.relay import Derived, Relay, RelayStatistics
     from ledger import Ledger
 
 EVERY: Final = 5.0
@@ -143,7 +143,7 @@ def status(
     """
     session = session_of(context, as_json)
     from consumers.kafka.cluster import Cluster
-    from consumers.kafka.relay_status import relay_status
+    from consumers.kafka.relay.status import relay_status
 
     cluster = Cluster.of(kafka)
     with session.ledger() as log:
@@ -172,8 +172,8 @@ def _relay(
     start: int | None,
 ) -> Relay:
     from consumers.kafka.cluster import Cluster
-    from consumers.kafka.producer import COMPRESSIONS
-    from consumers.kafka.relay import Relay
+    from consumers.kafka.relay.producer import COMPRESSIONS
+    from consumers.kafka.relay.relay import Relay
 
     if compression is not None and compression not in COMPRESSIONS:
         raise Misuse(f"--compression {compression}: it must be one of {', '.join(COMPRESSIONS)}")
@@ -187,7 +187,7 @@ def _relay(
 
 def _derived(log: Ledger, prefix: str, *, states: bool, views: bool) -> tuple[Derived, ...]:
     """What is published beside the events."""
-    from consumers.kafka.states import StateTopics, ViewTopics
+    from consumers.kafka.relay.states import StateTopics, ViewTopics
 
     of_states = [StateTopics(log, prefix)] if states else []
     of_views = [ViewTopics(log, prefix)] if views else []
@@ -232,7 +232,7 @@ class Progress:
 
 
 def _serve(session: Session, stack: ExitStack, relay: Relay, port: int) -> None:
-    from consumers.kafka.relay_status import ADDRESS, serving
+    from consumers.kafka.relay.status import ADDRESS, serving
 
     try:
         taken = stack.enter_context(serving(relay, port))
@@ -243,7 +243,7 @@ def _serve(session: Session, stack: ExitStack, relay: Relay, port: int) -> None:
 
 def last_position(log: Ledger) -> int:
     """The position of the last event; 0 in an empty ledger."""
-    from consumers.kafka.relay_status import lag_of
+    from consumers.kafka.relay.status import lag_of
 
     return lag_of(log, 0).last
 

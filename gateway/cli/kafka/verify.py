@@ -61,7 +61,7 @@ def verify(
         found = compare(log, cluster, prefix, seen=lambda at: session.say(f"compared up to position {at:,}"))
         repaired = None
         if found.difference is not None and repair_into is not None:
-            from consumers.kafka.relay import Relay
+            from consumers.kafka.relay.relay import Relay
 
             with stopped_by_signals() as stop:
                 Relay(log, cluster, prefix=repair_into).run(stop, until=log.bound())

@@ -25,8 +25,8 @@ from pydantic import BaseModel, ValidationError
 from ledger import BadInput, BadName, Event, Recorded
 from ledger.errors import Undecodable
 
+from ..envelope import Envelope, envelope_of
 from .client import Message
-from .envelope import Envelope, envelope_of
 
 Connection = psycopg.Connection[Any]
 Start = Literal["earliest", "latest"]

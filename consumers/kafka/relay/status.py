@@ -14,12 +14,12 @@ from prometheus_client.registry import Collector
 from ledger import Ledger, LedgerError
 from ledger.log.sql import Statements
 
+from ..cluster import Cluster
+from ..routes import Routes
 from .checkpoint import read_checkpoint
-from .cluster import Cluster
 from .relay import Relay, election_of
-from .routes import Routes
 
-SQL = Statements(__package__, "relay_status")
+SQL = Statements(__package__, "status")
 
 MAX_COUNTED: Final = 100_000
 """Events that are counted; beyond, the difference of positions is told."""

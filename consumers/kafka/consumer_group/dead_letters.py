@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import psycopg
 
+from ..routes import dead_letters
 from .client import Letter, Transport
 from .parking import DeadLetter, Parking, Stored
-from .routes import dead_letters
 
 HEADER: Final = "__dlq.errors."
 AT_ONCE: Final = 100

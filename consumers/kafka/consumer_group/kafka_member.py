@@ -26,9 +26,9 @@ from kafka.structs import OffsetAndMetadata
 
 from ledger.errors import KafkaFailed, KafkaUnavailable, TopicMismatch
 
+from ..cluster import Cluster
+from ..topics import Topics
 from .client import Letter, Messages, Place
-from .cluster import Cluster
-from .topics import Topics
 
 SESSION: Final = 10_000
 """Milliseconds without a heartbeat after which a member is taken to be gone."""

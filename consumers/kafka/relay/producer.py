@@ -28,8 +28,8 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from ledger import KafkaUnavailable
 
-from .cluster import Cluster
-from .envelope import Outgoing
+from ..cluster import Cluster
+from ..envelope import Outgoing
 
 BACKOFF: Final = 5
 """Milliseconds; see rule 5."""

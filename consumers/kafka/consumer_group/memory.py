@@ -30,13 +30,13 @@ from ledger import Recorded
 from ledger.domain import canonical_json
 from ledger.errors import KafkaFailed
 
+from ..envelope import record_of, source_of
+from ..routes import Routes, partition_of
 from .client import Letter, Messages, Place
-from .consumer_loop import Consumer
-from .envelope import record_of, source_of
+from .consumer import Consumer
 from .handler import Handler
 from .offsets import SCHEMA, Offsets
 from .parking import Parking
-from .routes import Routes, partition_of
 
 LEDGER: Final = UUID("00000000-0000-4000-8000-000000000001")
 """The ledger that recorded what is published here."""

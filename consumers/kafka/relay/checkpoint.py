@@ -19,10 +19,10 @@ from kafka.errors import KafkaError
 
 from ledger import Cursor, KafkaUnavailable, TopicMismatch
 
-from .cluster import Cluster
-from .envelope import Outgoing
-from .routes import ROUTING, Routes
-from .topics import Topic, Topics
+from ..cluster import Cluster
+from ..envelope import Outgoing
+from ..routes import ROUTING, Routes
+from ..topics import Topic, Topics
 
 FORMAT: Final = 1
 PATIENCE: Final = 30.0

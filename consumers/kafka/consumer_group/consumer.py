@@ -29,16 +29,16 @@ from ledger.log.connection import opened
 from ledger.log.dsn import awake, resolve
 
 from .client import Client, Messages, Place, Transport
-from .consumer_metrics import ConsumerMetrics
 from .dead_letters import publish
 from .handler import Handler
+from .metrics import ConsumerMetrics
 from .offsets import SCHEMA, Offset, make_tables
 from .parking import Tried
 from .processing import Connection, Outcome, Processing, Round, round_of
 from .runner import Runner
 
 if TYPE_CHECKING:
-    from .cluster import Cluster
+    from ..cluster import Cluster
 
 T = TypeVar("T")
 GRACE: Final = 0.5

@@ -28,8 +28,8 @@ from ledger.log.sql import run
 from projections.feeds import SQL as FEEDS
 from projections.feeds import ProgressChange, ProgressChanges, StateChange, filling_of
 
-from .envelope import JSON, Headers, Outgoing, source_of, time_text
-from .routes import Routes, domain_of, partition_of
+from ..envelope import JSON, Headers, Outgoing, source_of, time_text
+from ..routes import Routes, domain_of, partition_of
 
 PATIENCE: Final = 10.0
 """Seconds for which a block waits for the view `progress`; then the relay begins it anew."""

@@ -24,12 +24,12 @@ from kafka import KafkaConsumer, TopicPartition
 from ledger import BadInput
 from ledger.errors import GroupRuns, KafkaUnavailable
 
+from ..cluster import Cluster
+from ..envelope import Envelope, envelope_of
+from ..topics import Topics
 from .client import Message, Place
-from .cluster import Cluster
-from .envelope import Envelope, envelope_of
 from .kafka_member import kafka_errors
 from .offsets import SCHEMA, Offset, Offsets, require_tables
-from .topics import Topics
 
 PATIENCE: Final = 30.0
 """Seconds that reading one record may take."""

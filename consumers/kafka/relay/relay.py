@@ -28,13 +28,13 @@ from ledger import (
 from ledger.jobs.leases import Leases
 from projections.engine.follower import Follower
 
+from ..cluster import Cluster
+from ..envelope import Outgoing, record_of, source_of
+from ..routes import ROUTING, Routes, domain_of, partition_of
+from ..topics import COMPACTED, PARTITIONS, Topics
 from .candidate import SECONDS, Candidate
 from .checkpoint import Chain, RelayCheckpoint, has_records, read_checkpoint
-from .cluster import Cluster
-from .envelope import Outgoing, record_of, source_of
 from .producer import Transactions
-from .routes import ROUTING, Routes, domain_of, partition_of
-from .topics import COMPACTED, PARTITIONS, Topics
 
 BLOCK_EVENTS: Final = 1000
 BLOCK_BYTES: Final = 512 * 1024
