@@ -36,7 +36,8 @@ from projections.engine.view import View
 
 from .cluster import Cluster
 from .envelope import Envelope
-from .merge import Merge, Places, Spot, published
+from .merge import Merge, Places, Spot
+from .relay.checkpoint import read_checkpoint
 from .routes import Routes
 
 POLL: Final = 0.2
@@ -91,7 +92,11 @@ class KafkaFeed:
                 stop.wait(PAUSE)
 
     def _run(self, stop: threading.Event, until: int | None, moved: Callable[[int], None]) -> None:
-        checkpoint = published(self.cluster, self.routes)
+        if (checkpoint := read_checkpoint(self.cluster, self.routes)) is None:
+            raise KafkaUnavailable(
+                f"no relay has published anything under the prefix {self.routes.prefix} yet: "
+                f"`pledger relay run --prefix {self.routes.prefix}`"
+            )
         with ExitStack() as stack:
             feeds = [
                 stack.enter_context(Feed(self.ledger, view, checkpoint.cursor.ledger)) for view in self.views

@@ -6,12 +6,10 @@ LEDGER_KAFKA names an existing cluster instead; LEDGER_KAFKA=none leaves these t
 from __future__ import annotations
 
 import fcntl
-import gc
 import os
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,22 +80,6 @@ def _start_keeper(folder: Path) -> None:
         time.sleep(0.02)
     # It ends by itself, after us: that is no forgotten child.
     keeper.returncode = 0
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """kafka-python leaves sockets behind where a broker is away: that is no fault of a test."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _collect_sockets() -> Iterator[None]:
-    """Collect them before the tests of another module, which would be blamed."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 @pytest.fixture

@@ -81,6 +81,23 @@ def test_it_equals_the_view_that_follows(
     assert_equal(log, connection)
 
 
+def test_a_feed_that_begins_before_the_relay_waits_for_it(
+    log: Ledger, elsewhere: Ledger, connection: psycopg.Connection[Any], broker: SharedBroker,
+    kafka_name: str, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    cluster = Cluster.of(broker.bootstrap)
+    lamps(log, 9)
+    load()
+    fed = KafkaFeed(elsewhere, views_named(VIEWS), cluster, kafka_name)
+    thread = threading.Thread(target=fed.run, args=[threading.Event(), log.bound()])
+    thread.start()
+    eventually(lambda: "no relay has published anything" in caplog.text)
+    relay_all(log, cluster, kafka_name)
+    thread.join(60)
+    assert fed.position == log.bound()
+    assert_equal(log, connection)
+
+
 def test_feeds_that_are_killed(
     log: Ledger,
     elsewhere: Ledger,
@@ -118,7 +135,6 @@ def fed_events(connection: psycopg.Connection[Any]) -> int:
     return int(row[0])
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_broker_that_is_restarted(
     log: Ledger, elsewhere: Ledger, connection: psycopg.Connection[Any], own_broker: Broker, kafka_name: str
 ) -> None:

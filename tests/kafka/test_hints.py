@@ -137,7 +137,6 @@ def _asked_in(at_work: AtWork, seconds: float) -> int:
     return calls["take"]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_without_kafka_the_log_is_asked(log: Ledger, own_broker: Broker, kafka_name: str) -> None:
     """Given a broker that dies, then the worker works on, and hears again when it is back."""
     cluster, jobs = Cluster.of(own_broker.bootstrap), Jobs(log)

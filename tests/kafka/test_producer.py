@@ -22,7 +22,6 @@ from tests.kafka.conftest import SharedBroker
 from tests.kafka.reading import records
 
 # The client leaks a socket with each try to connect to a broker that is dead.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 SHORT = Limits(transaction=8.0, flush=1.5, commit=1.5)
 LIMIT = 60.0
 

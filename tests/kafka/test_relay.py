@@ -35,7 +35,6 @@ LIMIT = 60.0
 ROOT = Path(__file__).parents[2]
 NEVER = threading.Event()
 
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
 def fill(log: Ledger, events: int, *categories: str, size: int = 10) -> int:

@@ -45,6 +45,17 @@ def kafka_errors(doing: str) -> Iterator[None]:
         raise KafkaUnavailable(f"{doing} failed: {error}") from error
 
 
+def give_back_paused(client: Any) -> None:
+    """Have the next poll return what an earlier one left of a partition that was paused and resumed since.
+
+    kafka-python 3.0.12 does so only where it holds no batch of another partition, and it goes on holding one
+    that is exhausted: then the partition is never read again, not even from the broker.
+    """
+    fetcher = client._fetcher
+    if not fetcher._next_partition_records:
+        fetcher._next_partition_records = None
+
+
 class KafkaTransport:
     """A cluster. settings: further ones for the members' clients, such as session_timeout_ms."""
 
@@ -131,6 +142,7 @@ class KafkaMember:
         self._client.subscribe(list(topics), listener=self._listener)
 
     def poll(self, seconds: float, limit: int) -> Messages:
+        give_back_paused(self._client)
         try:
             found = self._client.poll(timeout_ms=int(seconds * 1000), max_records=limit)
         except NoOffsetForPartitionError:  # assigned, and not yet told where to begin
