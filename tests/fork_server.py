@@ -103,6 +103,8 @@ class Server:
         while True:
             for key, _ in self.found.select():
                 if key.fileobj is sys.stdin:
+                    for pid in [*self.forks]:  # what a test that failed left running
+                        self._kill(pid)
                     return []
                 elif key.fileobj is self.listening:
                     asked = self._start(self.listening.accept()[0])
