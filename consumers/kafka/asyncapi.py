@@ -7,10 +7,14 @@ of each event. Bodies are open: a newer version of a domain may add fields.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from pydantic.json_schema import GenerateJsonSchema
+
 from ledger.domain.event import Event
+from ledger.domain.frozen import FrozenDict, items_of
 from ledger.domain.known import KNOWN
 
 from .routes import Routes, domain_of
@@ -110,9 +114,22 @@ def _message(topic: str, kind: type[Event], schemas: dict[str, Any]) -> dict[str
 
 
 def _body(kind: type[Event], refs: str) -> dict[str, Any]:
-    schema: dict[str, Any] = kind.model_json_schema(mode="serialization", ref_template=refs)
+    schema: dict[str, Any] = kind.model_json_schema(
+        mode="serialization", ref_template=refs, schema_generator=_Schema
+    )
     _open(schema)
     return schema
+
+
+class _Schema(GenerateJsonSchema):
+    """Knows the defaults of events, which are frozen."""
+
+    def encode_default(self, dft: Any) -> Any:
+        return (
+            json.loads(json.dumps(dft, default=items_of))
+            if isinstance(dft, FrozenDict)
+            else super().encode_default(dft)
+        )
 
 
 def _open(schema: Any) -> None:

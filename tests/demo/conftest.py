@@ -61,7 +61,7 @@ def demo(start: Start) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         process = start(*arguments, **environment)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     return run

@@ -10,7 +10,7 @@ from uuid import UUID
 from consumers.kafka.asyncapi import HEADERS, OPTIONAL, asyncapi, body_schema
 from consumers.kafka.envelope import record_of, source_of
 from consumers.kafka.routes import Routes
-from ledger import Ledger
+from ledger import Event, Ledger
 from ledger.domain.known import KNOWN
 from ledger.jobs import Jobs
 from tests.lamp import LampMade
@@ -27,6 +27,17 @@ def references(document: Any) -> Iterator[str]:
     elif isinstance(document, list):
         for part in document:
             yield from references(part)
+
+
+class SettingsChosen(Event, topic="asyncapi.settings.chosen"):
+    """An event with a mapping in a mapping as default, which events freeze."""
+
+    settings: dict[str, dict[str, int]] = {"gain": {"red": 2}}
+
+
+def test_a_mapping_as_default() -> None:
+    schema = body_schema(SettingsChosen)
+    assert schema["properties"]["settings"]["default"] == {"gain": {"red": 2}}
 
 
 def test_each_reference_leads_somewhere() -> None:

@@ -19,6 +19,7 @@ from consumers.kafka.relay.checkpoint import read_checkpoint
 from consumers.kafka.routes import Routes
 from ledger import BadInput, Body, EventsMissing, Ledger, TopicMismatch
 from ledger.jobs import Jobs
+from ledger.log.announce import announce
 from ledger.log.install import init
 from ledger.pipelines import LSMStateService
 from projections.engine.projector import Projector, views_named
@@ -108,6 +109,8 @@ def test_feeds_that_are_killed(
 ) -> None:
     """Half-way, again and again, while the relay publishes: each event counts once."""
     cluster = Cluster.of(broker.bootstrap)
+    load()
+    announce(elsewhere)  # what tests of this process have imported; a killed feed knows less
     lamps(log, 50)
     with relaying(log, cluster, kafka_name, block_events=20):
         for round in range(2):

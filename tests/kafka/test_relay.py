@@ -36,7 +36,6 @@ ROOT = Path(__file__).parents[2]
 NEVER = threading.Event()
 
 
-
 def fill(log: Ledger, events: int, *categories: str, size: int = 10) -> int:
     """Record events of some streams of each category; the last position."""
     last = 0
