@@ -13,6 +13,7 @@ from ledger import Ledger
 from ledger.domain.known import KNOWN
 from ledger.machines.definition_stream import DefinitionState
 from projections.machines.info import Activity, activity
+from projections.shipped import load
 from tests.gateway.conftest import Ended
 from tests.gateway.moved import move_parcels, move_payments
 from tests.machines.payments import Payment
@@ -23,6 +24,7 @@ Pledger = Callable[..., Ended]
 @pytest.fixture(autouse=True)
 def machines() -> Iterator[None]:
     """What a test defines is not known to the next."""
+    load()  # what is imported meanwhile would be forgotten, and is imported once only
     before_ = dict(KNOWN.machines)
     yield
     KNOWN.machines.clear()

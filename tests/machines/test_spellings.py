@@ -11,6 +11,7 @@ import pytest
 from ledger import GuardRefused, InvalidState, InvalidTransition, Ledger, TransitionFailed
 from ledger.domain.known import KNOWN
 from ledger.machines import (
+from projections.shipped import load
     From,
     Machine,
     PastMove,
@@ -39,6 +40,7 @@ class Plain(Enum):
 
 @pytest.fixture(autouse=True)
 def machines() -> Iterator[None]:
+    load()  # what is imported meanwhile would be forgotten, and is imported once only
     before_ = dict(KNOWN.machines)
     yield
     KNOWN.machines.clear()

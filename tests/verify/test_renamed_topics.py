@@ -19,6 +19,7 @@ from ledger.log.announce import announce
 from projections import Follower
 from projections.engine.projector import Projector
 from projections.engine.rebuild import rebuild
+from projections.shipped import load
 from projections.verify import rebuild_heads, verify
 from projections.verify.difference import Difference
 from tests.views.views_of_tests import Declare, declare  # noqa: F401  a fixture
@@ -43,6 +44,7 @@ class Walk:
 @pytest.fixture
 def domain() -> Iterator[Any]:
     """Declares the domain, as its old code or its new; all is forgotten at the end."""
+    load()  # what is imported meanwhile would be forgotten, and is imported once only
     topics, categories = dict(KNOWN.events), dict(KNOWN.streams)
 
     def make(ended: str, *, was: str | tuple[str, ...] = (), number: int = 1) -> Any:

@@ -25,17 +25,19 @@ ADD_WATTS = (
 @pytest.fixture
 def declare() -> Iterator[Declare]:
     """Declares a view, by default `watts`: what lamps were made with; all are forgotten at the end."""
-    before = dict(KNOWN.views)
+    before, made = dict(KNOWN.views), list[str]()
 
     def make(name: str = "watts", **parts: Any) -> View:
         given = {"name": name, "topics": ("lamp.made",), "tables": WATTS, "statements": (ADD_WATTS,)}
         KNOWN.views.pop(name, None)
+        made.append(name)
         type(name.title(), (View,), given | parts)
         return KNOWN.views[name]
 
     yield make
-    KNOWN.views.clear()
-    KNOWN.views.update(before)
+    for name in made:  # others were imported meanwhile, and are imported once only
+        KNOWN.views.pop(name, None)
+    KNOWN.views.update({name: before[name] for name in made if name in before})
 
 
 def summed(batch: Batch) -> Iterator[Statement]:
