@@ -11,7 +11,6 @@ import pytest
 from ledger import GuardRefused, InvalidState, InvalidTransition, Ledger, TransitionFailed
 from ledger.domain.known import KNOWN
 from ledger.machines import (
-from projections.shipped import load
     From,
     Machine,
     PastMove,
@@ -24,6 +23,7 @@ from projections.shipped import load
     replay,
     transition_failure,
 )
+from projections.shipped import load
 
 
 class Word(StrEnum):
