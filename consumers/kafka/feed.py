@@ -77,7 +77,8 @@ class KafkaFeed:
     ) -> None:
         """Feed until `stop` is set, or the views contain all events up to the position `until`.
 
-        moved: called with the position after each batch. Outages of Kafka and PostgreSQL are waited for.
+        moved: called with the position after each batch. Outages of Kafka and PostgreSQL are waited for, and
+        so is the first block of the relay.
         Raises TopicMismatch, ChainBroken, CursorMismatch, EventsMissing, BadInput, ViewFailed,
         DefinitionChanged.
         """
