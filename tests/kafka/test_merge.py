@@ -27,7 +27,7 @@ def test_partitions_that_are_far_ahead_are_paused(
         log.append_all(
             [Append(f"{kind}/{n}", [body_of(LampMade(watts=n))], NEW) for n in range(begin, begin + 400)]
         )
-    relay_all(log, cluster, kafka_name)
+    relay_all(log, cluster, kafka_name, block_events=60)  # a block is read as a whole
     checkpoint = published(cluster, Routes(kafka_name))
     merged = Merge(cluster, Routes(kafka_name), checkpoint)
     found, waited = [], 0
