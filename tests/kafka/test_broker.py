@@ -10,11 +10,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
+from kafka.errors import KafkaTimeoutError
 
 from consumers.kafka.broker import Broker
 from ledger.errors import KafkaUnavailable
@@ -33,20 +35,30 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
+def connected(kind: Any, bootstrap: str, **options: Any) -> Any:
+    """A client. One that asks a frozen node first gives up after seconds, and the next may ask another."""
+    deadline = time.monotonic() + LIMIT
+    while True:
+        try:
+            return kind(bootstrap_servers=bootstrap, bootstrap_timeout_ms=5000, **QUICK, **options)
+        except KafkaTimeoutError:
+            assert time.monotonic() < deadline, f"no node of {bootstrap} answers"
+
+
 def make_topic(bootstrap: str, name: str, copies: int = 1) -> None:
     with KafkaAdminClient(bootstrap_servers=bootstrap, **QUICK) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=1, replication_factor=copies)])
 
 
 def send(bootstrap: str, topic: str, *values: bytes) -> None:
-    producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", retries=100, **QUICK)
+    producer = connected(KafkaProducer, bootstrap, acks="all", retries=100)
     for sent in [producer.send(topic, value=value) for value in values]:
         sent.get(timeout=60)
     producer.close()
 
 
 def read(bootstrap: str, topic: str, many: int) -> list[bytes]:
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", **QUICK)
+    consumer = connected(KafkaConsumer, bootstrap, auto_offset_reset="earliest")
     consumer.assign([TopicPartition(topic, 0)])
     found: list[bytes] = []
     wait_for(lambda: bool(_poll(consumer, found)) or len(found) >= many, f"{many} records of {topic}")
