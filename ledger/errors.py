@@ -49,7 +49,6 @@ LedgerError
 │   ├── KafkaUnavailable     the cluster cannot be used at the moment; the message says why
 │   ├── TopicMismatch        the topics are not those that the checkpoint or the ledger says
 │   ├── ChainBroken          a record of a topic is missing, or one is there twice
-│   ├── ConsumerFenced       another consumer of the group has the partition, and moved its offset
 │   └── Undecodable          a record that is no event of a ledger, or does not fit its model
 ├── SchemaMismatch           the database and this code do not fit; run `pledger init`
 ├── DamagedLedger            the database contradicts itself; nothing more is appended
@@ -525,17 +524,6 @@ class ChainBroken(KafkaFailed):
         )
         self.topic, self.partition, self.offset = topic, partition, offset
         self.expected, self.found = expected, found
-
-
-class ConsumerFenced(KafkaFailed):
-    """Another consumer of the group has the partition, and moved its offset; nothing was stored."""
-
-    def __init__(self, group: str, topic: str, partition: int) -> None:
-        super().__init__(
-            f"group {group}: another consumer moved the offset of {topic}, partition {partition}; nothing "
-            "was stored, and this consumer gives the partition up"
-        )
-        self.group, self.topic, self.partition = group, topic, partition
 
 
 class Undecodable(KafkaFailed):
