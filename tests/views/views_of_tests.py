@@ -25,19 +25,19 @@ ADD_WATTS = (
 @pytest.fixture
 def declare() -> Iterator[Declare]:
     """Declares a view, by default `watts`: what lamps were made with; all are forgotten at the end."""
-    before, made = dict(KNOWN.views), list[str]()
+    before = dict(KNOWN.views)
 
     def make(name: str = "watts", **parts: Any) -> View:
         given = {"name": name, "topics": ("lamp.made",), "tables": WATTS, "statements": (ADD_WATTS,)}
         KNOWN.views.pop(name, None)
-        made.append(name)
         type(name.title(), (View,), given | parts)
         return KNOWN.views[name]
 
     yield make
-    for name in made:  # others were imported meanwhile, and are imported once only
-        KNOWN.views.pop(name, None)
-    KNOWN.views.update({name: before[name] for name in made if name in before})
+    for name, view in [*KNOWN.views.items()]:  # one of the package stays: it is imported once only
+        if name not in before and type(view).__module__.startswith("tests."):
+            del KNOWN.views[name]
+    KNOWN.views.update(before)
 
 
 def summed(batch: Batch) -> Iterator[Statement]:
