@@ -94,6 +94,13 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
         ),
         "reaper": Group("The reaper: ends claims of vanished workers.", {"run": "jobs.worker:run_reaper"}),
     },
+    "Server": {
+        "serve": "serve:serve",
+        "token": Group(
+            "Tokens of clients of the server: add, list, revoke.",
+            {"add": "tokens:add", "list": "tokens:list_", "revoke": "tokens:revoke"},
+        ),
+    },
     "Kafka": {
         "kafka": Group(
             "Kafka: a broker on this machine, and whether a cluster can be used.",

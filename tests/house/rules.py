@@ -22,6 +22,7 @@ NEVER = {"tests", "docs", "dev"}
 # A library has its homes; every other room reaches it through them.
 HOMES = {
     "eventsourcing": ("ledger/store", "projections"),
+    "fastapi": ("gateway/http",),
     "kafka": ("consumers",),
     "prefect": ("consumers/prefect_flows",),
     "prefect_sqlalchemy": ("consumers/prefect_flows",),
@@ -29,7 +30,9 @@ HOMES = {
     "psycopg": ("ledger", "projections", "consumers"),
     "psycopg_pool": ("ledger/log", "projections", "consumers"),
     "rich": ("gateway",),
+    "starlette": ("gateway/http",),
     "typer": ("gateway",),
+    "uvicorn": ("gateway/http",),
 }
 
 # Packages that only this project imports; the names of all others are for users, and stand on a page.
