@@ -1,3 +1,3 @@
-"""Builds: stages declared in a file, run where something changed, recorded in the ledger."""
+"""Builds that run: build files, their graphs, what is in files, and the content cache."""
 
 __all__: list[str] = []
