@@ -5,7 +5,7 @@ LedgerError
 ├── BadInput                 invalid input: it can never be recorded; nothing was sent
 │   ├── BadName              a stream name, key part, topic or id that cannot be used
 │   ├── BadBody              a body that PostgreSQL would change or refuse
-│   ├── BadFile              a file to import that is malformed; names the place
+│   ├── BadFile              a file that is malformed; names the place
 │   ├── UnknownFlag          an item of this level has no such flag
 │   ├── UnknownView          no class of this process declares a view of this name
 │   ├── UnknownMachine       no machine of this name is defined
@@ -107,7 +107,7 @@ class BadBody(BadInput):
 
 
 class BadFile(BadInput):
-    """A file to import that is malformed; `place` is the place in it."""
+    """A file that is malformed; `place` is the place in it."""
 
     def __init__(self, file: str, place: str, wrong: str) -> None:
         super().__init__(f"{file}, {place}: {wrong}" if place else f"{file}: {wrong}")
