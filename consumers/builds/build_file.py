@@ -136,10 +136,17 @@ def read_build_file(path: Path) -> BuildFile:
 
 
 def _parsed(path: Path) -> dict[str, Any]:
-    """The content of a file of TOML or JSON. Raises BadFile."""
+    """The content of a file of TOML, JSON or YAML. Raises BadFile."""
     try:
-        data = path.read_bytes().decode("utf-8")
-        found = json.loads(data) if path.suffix == ".json" else tomllib.loads(data)
+        if path.suffix in (".yaml", ".yml"):
+            from .yaml_text import read_yaml  # late: only few need it
+
+            found = read_yaml(path)
+        else:
+            data = path.read_bytes().decode("utf-8")
+            found = json.loads(data) if path.suffix == ".json" else tomllib.loads(data)
+    except BadFile:
+        raise
     except (ValueError, RecursionError) as error:  # of both parsers, and of text that is not UTF-8
         raise BadFile(str(path), "", str(error)) from None
     if not isinstance(found, dict):
