@@ -33,7 +33,8 @@ from tests.docs.tables import tables
 
 FOLDER = ROOT / "docs" / "reference"
 PACKAGES = (
-    "ledger", "ledger.domain", "ledger.pipelines", "ledger.machines", "ledger.jobs", "ledger.exchange",
+    "ledger", "ledger.domain", "ledger.pipelines", "ledger.machines", "ledger.jobs", "ledger.builds",
+    "ledger.exchange",
     "projections", "projections.views", "projections.audit", "projections.verify",
     "projections.time_travel", "projections.pipelines", "projections.machines", "projections.jobs",
     "consumers", "consumers.jobs", "consumers.kafka", "consumers.kafka.broker",
