@@ -9,9 +9,11 @@ import yaml
 
 from consumers.builds.build_file import read_build_file
 from consumers.builds.hashing import identity_of
-from consumers.builds.imports import find_pivot_locks, read_dvc_lock, read_pivot_lock, record_stages
 from consumers.builds.imports.declared import build_file
+from consumers.builds.imports.dvc import read_dvc_lock
 from consumers.builds.imports.locked import LockedPath
+from consumers.builds.imports.pivot import find_pivot_locks, read_pivot_lock
+from consumers.builds.imports.recorded import record_stages
 from consumers.builds.imports.verified import check
 from ledger import Ledger
 from ledger.builds.output import OpenOutput

@@ -1,20 +1,10 @@
-"""Stages that another build tool has recorded: lock files of DVC and of pivot, as facts of this ledger."""
+"""
+Stages that another build tool has recorded: lock files of DVC and of pivot, as facts of this ledger.
 
-from .declared import build_file
-from .dvc import read_dvc_lock
-from .locked import LockedPath, LockedStage
-from .pivot import find_pivot_locks, read_pivot_lock
-from .recorded import Imported, record_stages
-from .verified import check
+    dvc.py, pivot.py    read lock files, as locked.py has them
+    verified.py         compares them with the files in the workspace
+    recorded.py         the one append
+    declared.py         a build file that declares the same stages
+"""
 
-__all__ = [
-    "Imported",
-    "LockedPath",
-    "LockedStage",
-    "build_file",
-    "check",
-    "find_pivot_locks",
-    "read_dvc_lock",
-    "read_pivot_lock",
-    "record_stages",
-]
+__all__: list[str] = []

@@ -13,7 +13,8 @@ from ..session import AsJson, Session, session_of
 from .options import NAME, File, Project, build_file_of
 
 if TYPE_CHECKING:
-    from consumers.builds.imports import Imported, LockedStage
+    from consumers.builds.imports.locked import LockedStage
+    from consumers.builds.imports.recorded import Imported
 
 LOCK: Final = "dvc.lock"
 Source = Annotated[
@@ -58,7 +59,8 @@ def import_(
     if write:
         _write(session, root, name, stages)
     with session.ledger() as log:
-        from consumers.builds.imports import check, record_stages
+        from consumers.builds.imports.recorded import record_stages
+        from consumers.builds.imports.verified import check
 
         run, told = record_stages(log, name, root, stages, check(stages), Path(source).name or source)
     _print(session, told)
@@ -72,7 +74,8 @@ def import_(
 
 def _read(source: Path, session: Session) -> tuple[Path, list[LockedStage], int]:
     """The folder of a source, the stages of its locks, and how many were left out. Raises Misuse, BadFile."""
-    from consumers.builds.imports import find_pivot_locks, read_dvc_lock, read_pivot_lock
+    from consumers.builds.imports.dvc import read_dvc_lock
+    from consumers.builds.imports.pivot import find_pivot_locks, read_pivot_lock
     from ledger import BadFile, BadName
 
     if not source.exists():
@@ -107,7 +110,7 @@ def _target(folder: Path, file: str | None, project: str | None, write: bool) ->
 
 def _write(session: Session, root: Path, project: str, stages: list[LockedStage]) -> None:
     """Write a build file. Raises Misuse where there is one."""
-    from consumers.builds.imports import build_file
+    from consumers.builds.imports.declared import build_file
 
     path = root / NAME
     try:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import NotThere
-from ..output import Column, clean, is_terminal, json_line, plain, table, titled, write
-from ..session import AsJson, session_of
+from ..output import clean, is_terminal, json_line, plain, table, titled, write
+from ..session import AsJson, Session, session_of
 from .options import File, Project, Run, Stage, project_of, seconds, shortened
 
 if TYPE_CHECKING:
@@ -47,16 +47,15 @@ def why(
             found = asked(log, name, stage, run)
         except StreamNotFound:
             raise _unknown(name, stage, run) from None
+    _print(session, found)
+
+
+def _print(session: Session, found: Why) -> None:
     if session.json:
         json_line(plain(found))
         return
     write(f"{clean(_sentence(found))}\n")
-    columns = [
-        *titled("changed", "name"),
-        Column("old", keep=True),
-        Column("new", keep=True),
-        Column("by", keep=True),
-    ]
+    columns = titled("changed", "name") + titled("old", "new", "by", keep=True)
     table(columns if found.changes else [], map(_row, found.changes), color=session.color)
 
 
