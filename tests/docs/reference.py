@@ -130,7 +130,7 @@ def _constant(value: Any) -> str:
 
 
 def _members(kind: type[Any]) -> Iterator[str]:
-    """What the class itself defines: enum values, fields of a dataclass, public methods and properties."""
+    """What the class itself defines: enum values, fields, public methods and properties."""
     if issubclass(kind, enum.Enum):
         yield from (row(f"`{member.name}`", f"`{member.value!r}`") for member in kind)
         return
@@ -147,7 +147,7 @@ def _members(kind: type[Any]) -> Iterator[str]:
 
 def _own_fields(kind: type[Any]) -> list[str]:
     if not dataclasses.is_dataclass(kind):
-        return []
+        return list(getattr(kind, "_fields", ()))
     above = {
         field.name
         for base in kind.__bases__

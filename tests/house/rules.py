@@ -30,7 +30,9 @@ HOMES = {
     "psycopg": ("ledger", "projections", "consumers"),
     "psycopg_pool": ("ledger/log", "projections", "consumers"),
     "rich": ("gateway",),
+    "tomli_w": ("consumers/builds",),
     "typer": ("gateway",),
+    "yaml": ("consumers/builds",),
 }
 
 # Packages that only this project imports; the names of all others are for users, and stand on a page.
