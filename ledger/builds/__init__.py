@@ -11,6 +11,7 @@ not history (hashes of files, fingerprints of code) is not in the log, but in th
 """
 
 from ..domain.domain import Domain
+from .inputs import Declared, OutSpec
 from .manifests import (
     DeferredWrites,
     DirManifestEntry,
@@ -23,11 +24,15 @@ from .manifests import (
 from .output import OpenOutput, Output
 from .remote import OpenRemote, Remote
 from .run import OpenRun, Run, RunStatus
+from .skip import Action, Decision, Tier
 from .stage import Dep, How, OpenStage, Out, Stage
 
 DOMAIN = Domain("builds", __name__)
 
 __all__ = [
+    "Action",
+    "Decision",
+    "Declared",
     "DeferredWrites",
     "Dep",
     "DirManifestEntry",
@@ -37,6 +42,7 @@ __all__ = [
     "OpenRun",
     "OpenStage",
     "Out",
+    "OutSpec",
     "Output",
     "OutputHashEntry",
     "Remote",
@@ -47,4 +53,5 @@ __all__ = [
     "Stage",
     "StageRunRecord",
     "StageStatus",
+    "Tier",
 ]

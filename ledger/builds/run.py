@@ -2,7 +2,6 @@
 A run of a build: one stream, written stage by stage while it goes on, so that a crash loses nothing (W4-12).
 
     (nothing) ──started──▶ in_progress ──ended──▶ completed | failed | interrupted ──dropped──▶ dropped
-    in_progress ──dropped──▶ dropped          a run that crashed
     any ──recorded─▶ in_progress | completed | failed    as a whole, by its manifest
 
 The head of the stream keeps counts only: its state stays small however many stages a run has. The manifest
@@ -39,7 +38,7 @@ _ENDS = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.INTERRUPTED}
 MOVES: Final = Moves(
     {
         None: {RunStatus.IN_PROGRESS},
-        RunStatus.IN_PROGRESS: {*_ENDS, RunStatus.DROPPED},
+        RunStatus.IN_PROGRESS: _ENDS,
         **dict.fromkeys(_ENDS, frozenset({RunStatus.DROPPED})),
     }
 )
@@ -107,6 +106,10 @@ class RunEnded(RunFact, topic="build.run_ended", to_field="status"):
     """It is over. status: completed, failed (a stage failed) or interrupted."""
 
     status: RunStatus = RunStatus.COMPLETED
+
+
+OF_STAGES: Final = (StagesDecided, StageStarted, StageFinished, RunEnded)
+"""The facts of a run that goes on."""
 
 
 class RunRecorded(RunFact, topic="build.run_recorded", to_field="status"):
@@ -336,9 +339,9 @@ class OpenRun(Stream[Run, Event]):
         )
 
     def drop(self, reason: str, retention: int | None = None) -> bool:
-        """Drop it from the lists, with its entries of the run cache; False where it is dropped already."""
+        """Drop it from the lists, with its entries of the run cache; False unless it is over and listed."""
         now = self.state
-        if now.status in (None, RunStatus.DROPPED):
+        if now.status not in _ENDS:
             return False
         self.record(
             RunDropped(

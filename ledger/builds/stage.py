@@ -153,6 +153,9 @@ class CacheEntryWritten(StageFact, topic="build.cache_entry_written"):
     manifests: dict[str, tuple[FileEntry, ...]] = {}
 
 
+_ENDS: Final = (StageReleased, StageCompleted, StageFailed)
+"""The facts that end a claim; each has its token."""
+
 # State: what is true now.
 
 
@@ -226,9 +229,14 @@ class OpenStage(Stream[Stage, Event]):
     evolve = staticmethod(evolve)
 
     @property
+    def project(self) -> str:
+        """The name of its project."""
+        return str(self.key[0])
+
+    @property
     def stage(self) -> str:
         """The name of the stage."""
-        return str(self.key[-1])
+        return str(self.key[1])
 
     _leased = False
 
@@ -293,6 +301,12 @@ class OpenStage(Stream[Stage, Event]):
     def under_lease(self, token: int) -> Append:
         """The append of the news, guarded by a claim: refused once the claim is over."""
         return append_of(self)._replace(expected=Guard(frozenset({IN_PROGRESS}), token))
+
+    @property
+    def ended_claim(self) -> int | None:
+        """The token of the recorded claim that the news end; None where they end none."""
+        tokens = (fact.token for fact in self.news if isinstance(fact, _ENDS))
+        return next((token for token in tokens if token is not None and token <= self.version), None)
 
     def _check(self, token: int) -> None:
         if self.state.token != token:

@@ -221,6 +221,8 @@ def test_a_run_recorded_as_a_whole_is_its_manifest() -> None:
 def test_a_dropped_run_says_what_it_was() -> None:
     run = started()
     run.skip([Decided("a", "lock", "unchanged")])
+    assert not run.drop("retention", 100), "a run that goes on is never dropped"
+    run.end()
     assert run.drop("retention", 100)
     assert not run.drop("retention", 100)
     assert run.news[-1].model_dump(exclude_defaults=True) == {
