@@ -23,6 +23,7 @@ NEVER = {"tests", "docs", "dev"}
 HOMES = {
     "eventsourcing": ("ledger/store", "projections"),
     "kafka": ("consumers",),
+    "lmdb": ("projections/builds",),
     "prefect": ("consumers/prefect_flows",),
     "prefect_sqlalchemy": ("consumers/prefect_flows",),
     "prometheus_client": ("consumers/kafka", "projections"),
