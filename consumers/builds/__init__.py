@@ -1,0 +1,3 @@
+"""Builds that run: build files, their graphs, what is in files, and the content cache."""
+
+__all__: list[str] = []
