@@ -124,7 +124,7 @@ class Snapshot:
         }
 
     def contents(self) -> set[str]:
-        """The contents that may still be needed: of the run cache, and of the last completion of each stage."""
+        """The contents that may be needed: of the run cache, and of the last completion of each stage."""
         cached = (deserialize_run_cache_entry(value) for _, value in entries(self._reader, keys.RUN_CACHE))
         found = {out["hash"] for entry in cached for out in entry["output_hashes"]}
         found |= {out.hash for stage in self.stages(self.stage_names()).values() for out in stage.outs}

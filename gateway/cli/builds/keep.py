@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import Code
-from ..output import Column, flush, plain, titled
+from ..output import Column, flush, titled
 from ..session import AsJson, Session, session_of
 from .options import File, build_file_of
 
@@ -22,7 +22,11 @@ Repair = Annotated[bool, typer.Option("--repair", help="Make the copy again if i
 
 
 def gc(
-    context: typer.Context, keep: Keep = 100, dry_run: DryRun = False, file: File = None, as_json: AsJson = False
+    context: typer.Context,
+    keep: Keep = 100,
+    dry_run: DryRun = False,
+    file: File = None,
+    as_json: AsJson = False,
 ) -> None:
     """Drop old runs, and delete what nothing needs any more.
 
@@ -35,7 +39,7 @@ def gc(
       pledger builds gc --keep 20 --dry-run
       pledger builds gc --keep 20
 
-    JSON, one object: runs (ids), contents, bytes, kept (null: the cache is outside of the project), hashes.
+    JSON, one object: runs (ids); objects, bytes and kept of the content cache, if it was cleaned; hashes.
     """
     session = session_of(context, as_json)
     build = build_file_of(file)
@@ -43,13 +47,10 @@ def gc(
         from consumers.builds.cleaning import clean
 
         done = clean(log, build.path, keep, dry_run=dry_run)
-    shown = {
-        "runs": ", ".join(done.runs) or None, "contents": done.contents, "bytes": done.bytes, "kept": done.kept,
-        "hashes": done.hashes,
-    }  # fmt: skip
-    session.print_fields(plain(done), shown)
+    told = {"runs": done.runs, **(done.contents._asdict() if done.contents else {}), "hashes": done.hashes}
+    session.print_fields(told, told | {"runs": ", ".join(done.runs) or None})
     if done.contents is None:
-        session.say(f"{build.cache} is outside of the project: its contents are left as they are")
+        session.say(f"{build.cache} is outside of the project: what it holds is left as it is")
     session.say(f"{len(done.runs)} runs {'would be ' if dry_run else ''}dropped")
 
 
@@ -69,7 +70,7 @@ def verify(
 ) -> None:
     """Compare the local copy of a project with the log, entry by entry.
 
-    The copy is compared as of its own position, so being behind is no difference. `pledger verify` checks it too.
+    The copy is compared as of its own position, so being behind is no difference.
 
     Exits 1 if a difference was not repaired. JSON, one object per difference: kind, about, says, repaired.
     """
@@ -87,7 +88,7 @@ def verify(
         for one, done in zip(found, repaired, strict=True)
     ]
     session.print_rows(rows, columns, lambda row: [*row.values()])
-    session.say(f"{len(found) or 'no'} differences")
+    session.say(f"{len(found) or 'no'} difference{'s' * (len(found) != 1)}")
     if None in repaired:
         flush()
         raise typer.Exit(Code.REFUSED)

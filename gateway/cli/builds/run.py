@@ -24,8 +24,8 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[FILE] [STAGE]...",
-        help=f"The build file (a name that ends with .toml, or a folder with a {NAME}; default: {NAME} here), "
-        "then the stages to run, with all that they need. Default: all stages.",
+        help=f"The build file (ends with .toml), or a folder with a {NAME}; default: {NAME} here. "
+        "Then the stages to run, with all that they need; default: all.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would run; run and record nothing.")]
@@ -67,32 +67,29 @@ def run(
       pledger builds run analysis/pledger-build.toml report --jobs 4
       pledger builds run --dry-run
 
-    JSON, one object per line: run, stage, status (ran, skipped, failed, cancelled, would run), tier, reason,
-    duration_ms.
+    JSON, one object per line: run, stage, status (ran, skipped, failed, cancelled, would run, may run), tier,
+    reason, duration_ms.
     """
     session = session_of(context, as_json)
-    file, targets = split(words or [])
+    how = {"jobs": jobs, "force": force, "keep_going": keep_going, "dry_run": dry_run}
+    status = _run(session, *split(words or []), how)
+    if code := {"failed": Code.UNSUCCESSFUL, "interrupted": Code.INTERRUPTED}.get(status):
+        flush()
+        raise typer.Exit(code)
+
+
+def _run(session: Session, file: Path, targets: list[str], how: dict[str, Any]) -> str:
+    """Run it and print what came of it; returns how it ended. Raises Misuse where there is no build file."""
     with session.ledger() as log, show_progress(session) as shown:
         from consumers.builds.run import run_build
 
         told = Told(session, shown)
         try:
-            ended = run_build(
-                log,
-                file,
-                targets,
-                jobs=jobs,
-                force=force,
-                keep_going=keep_going,
-                dry_run=dry_run,
-                listener=told.hear,
-            )
+            ended = run_build(log, file, targets, **how, listener=told.hear)
         except FileNotFoundError as error:
             raise Misuse(f"there is no build file {error.filename}") from None
     told.print(ended)
-    if code := {"failed": Code.UNSUCCESSFUL, "interrupted": Code.INTERRUPTED}.get(ended.status):
-        flush()
-        raise typer.Exit(code)
+    return ended.status
 
 
 def split(words: list[str]) -> tuple[Path, list[str]]:
@@ -110,7 +107,7 @@ class Told:
         self._run = ""
         self._task: Task | None = None
         self._rows: list[dict[str, Any]] = []
-        self._total = 0
+        self._order: dict[str, int] = {}
 
     @singledispatchmethod
     def hear(self, event: object) -> None:
@@ -118,7 +115,7 @@ class Told:
 
     @hear.register
     def _(self, event: progress.RunStarted) -> None:
-        self._run, self._total = event.run, len(event.stages)
+        self._run, self._order = event.run, {stage: nth for nth, stage in enumerate(event.stages)}
         self._task = self._shown.task(f"build {event.project}", "stages")
 
     @hear.register
@@ -128,8 +125,7 @@ class Told:
 
     @hear.register
     def _(self, event: progress.StagePlanned) -> None:
-        reason = event.reason if event.certain else f"{event.reason}, if what it needs changes"
-        self._add(event.stage, "would run", reason, None, None)
+        self._add(event.stage, "would run" if event.certain else "may run", event.reason, None, None)
 
     @hear.register
     def _(self, event: progress.StageWaiting) -> None:
@@ -155,11 +151,11 @@ class Told:
         told = {"run": self._run, "stage": stage, "status": status, "tier": tier, "reason": reason}
         self._rows.append({**told, "duration_ms": duration_ms})
         if self._task is not None:
-            self._task.update(len(self._rows), self._total)
+            self._task.update(len(self._rows), len(self._order))
 
     def print(self, ended: progress.RunEnded) -> None:
-        """Print a row for each stage, and a summary on stderr."""
-        rows = self._rows
+        """Print a row for each stage, in the order of the run, and a summary on stderr."""
+        rows = sorted(self._rows, key=lambda row: self._order[row["stage"]])
         if (
             is_terminal()
             and not self._session.json
