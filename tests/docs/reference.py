@@ -36,8 +36,8 @@ PACKAGES = (
     "ledger", "ledger.domain", "ledger.pipelines", "ledger.machines", "ledger.jobs", "ledger.builds",
     "ledger.exchange",
     "projections", "projections.views", "projections.audit", "projections.verify",
-    "projections.time_travel", "projections.pipelines", "projections.machines", "projections.jobs", "projections.builds",
-    "consumers", "consumers.jobs", "consumers.builds", "consumers.kafka", "consumers.kafka.broker",
+    "projections.time_travel", "projections.pipelines", "projections.machines", "projections.jobs",
+    "projections.builds", "consumers", "consumers.jobs", "consumers.builds", "consumers.kafka", "consumers.kafka.broker",
     "consumers.prefect_flows",
     "ledger.store", "ledger.embedded",
 )  # fmt: skip
