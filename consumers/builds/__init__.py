@@ -1,4 +1,4 @@
-"""Builds that run: build files, their graphs, what is in files, the content cache, and the store `StateDB`."""
+"""Builds that run: build files, their graphs, what is in files, the content cache; and the store StateDB."""
 
 from typing import TYPE_CHECKING
 
