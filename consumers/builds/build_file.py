@@ -31,9 +31,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ledger.errors import BadFile
-
-from .paths import relative_path
+from ledger.builds.names import checked_stage, path_in
+from ledger.errors import BadFile, BadName
 
 DEFAULT: Final = "pledger-build.toml"
 """The build file of a folder, where none is named."""
@@ -41,8 +40,6 @@ CACHE: Final = ".pledger/builds/cache"
 """The content cache of a project, where its file names none."""
 _ITEM: Final = re.compile(r"(\$?)\$\{(item|key)((?:\.[\w-]+)*)\}")
 _PARAM: Final = re.compile(r"(\$?)\$\{params\.([\w-]+(?:\.[\w-]+)*)\}")
-_NAME: Final = re.compile(r"[A-Za-z0-9_@./-]{1,200}", re.ASCII)
-_NAMES: Final = "a name is of A-Z a-z 0-9 _ @ . / and -, of 200 characters at most, and has no part `..`"
 Scalar = str | int | float | bool
 
 
@@ -136,10 +133,17 @@ def read_build_file(path: Path) -> BuildFile:
 
 
 def _parsed(path: Path) -> dict[str, Any]:
-    """The content of a file of TOML or JSON. Raises BadFile."""
+    """The content of a file of TOML, JSON or YAML. Raises BadFile."""
     try:
-        data = path.read_bytes().decode("utf-8")
-        found = json.loads(data) if path.suffix == ".json" else tomllib.loads(data)
+        if path.suffix in (".yaml", ".yml"):
+            from .yaml_text import read_yaml  # late: only few need it
+
+            found = read_yaml(path)
+        else:
+            data = path.read_bytes().decode("utf-8")
+            found = json.loads(data) if path.suffix == ".json" else tomllib.loads(data)
+    except BadFile:
+        raise
     except (ValueError, RecursionError) as error:  # of both parsers, and of text that is not UTF-8
         raise BadFile(str(path), "", str(error)) from None
     if not isinstance(found, dict):
@@ -161,9 +165,15 @@ class _Parameters:
 
     def __init__(self, path: Path, table: Mapping[str, Any]) -> None:
         self._path, self._tables = path, {"": table}
+        self._values: dict[str, Any] = {}
 
     def value(self, name: str, place: str) -> Any:
         """The value of `key.key`, or of `FILE:key.key`. Raises BadFile."""
+        if name not in self._values:
+            self._values[name] = self._found(name, place)
+        return self._values[name]
+
+    def _found(self, name: str, place: str) -> Any:
         file, _, key = name.rpartition(":")
         found: Any = self._table(file, place)
         for part in key.split("."):
@@ -171,7 +181,10 @@ class _Parameters:
                 where = file or "[params]"
                 raise BadFile(str(self._path), place, f"there is no parameter {key!r} in {where}")
             found = found[part]
-        return found
+        try:
+            return json.loads(json.dumps(found, allow_nan=False, default=str))  # times become texts
+        except ValueError as error:
+            raise BadFile(str(self._path), place, f"the parameter {name!r} is no JSON: {error}") from None
 
     def _table(self, file: str, place: str) -> Mapping[str, Any]:
         if file not in self._tables:
@@ -188,8 +201,10 @@ def _stages(path: Path, name: str, table: _StageTable, values: _Parameters) -> I
     place = f"stages.{name}"
     for key, item in _items(table.foreach):
         full = name if key is None else f"{name}@{key}"
-        if _NAME.fullmatch(full) is None or ".." in full.split("/"):
-            raise BadFile(str(path), place, f"{full!r} cannot name a stage: {_NAMES}")
+        try:
+            checked_stage(full)
+        except BadName as error:
+            raise BadFile(str(path), place, str(error)) from None
         yield _stage(full, table, values, _Filling(str(path), place, key, item))
 
 
@@ -218,13 +233,19 @@ def _stage(name: str, table: _StageTable, values: _Parameters, filling: _Filling
     if "" in paths:
         raise BadFile(filling.file, filling.place, "a path is empty")
     root = posixpath.dirname(filling.file)
-    paths = [relative_path(root, path) for path in paths]
+    paths = [_identity(root, path) for path in paths]
     deps, places = paths[: len(table.deps)], paths[len(table.deps) :]
     return Stage(
         name, command, texts[0], tuple(dict.fromkeys(deps)),
         tuple(Out(path, out.cache, out.incremental) for path, out in zip(places, outs, strict=True)),
         params, tuple(map(filling.fill, table.code)),
     )  # fmt: skip
+
+
+def _identity(root: str, path: str) -> str:
+    """The identity of a path, with the slash that marks a folder."""
+    found = path_in(root, path)
+    return f"{found}/" if path.endswith("/") and not found.endswith("/") else found
 
 
 @dataclass(frozen=True, slots=True)

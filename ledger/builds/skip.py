@@ -88,16 +88,28 @@ def decide(
     reason = changes(declared, recorded)
     if reason is None:
         assert recorded is not None
-        return _BY_GENERATION if _same_generations(declared, recorded, generations) else _BY_LOCK
+        return unchanged(declared, recorded.generations, generations)
     if entry is not None and _fits(declared, entry):
         return Decision(Action.RESTORE, Tier.RUN_CACHE, "unchanged (run cache)", reason)
     return Decision(Action.RUN, None, reason, reason)
 
 
+def unchanged(
+    declared: Declared, recorded: Mapping[str, int], generations: Mapping[str, int | None]
+) -> Decision:
+    """The skip of a stage whose inputs are the recorded ones, by the recorded and the present generations."""
+    return _BY_GENERATION if _same_generations(declared, recorded, generations) else _BY_LOCK
+
+
 def changes(declared: Declared, recorded: Stage | None) -> str | None:
-    """The first reason why a stage is not what its last completion recorded; None where it is."""
+    """The first reason why a stage is not what its last completion recorded; None where it is.
+
+    Equal input hashes are equal inputs; only other ones are compared part by part.
+    """
     if recorded is None or recorded.input_hash is None:
         return NO_PREVIOUS_RUN
+    if recorded.input_hash == declared.input_hash:
+        return None
     if not _same(declared.code, recorded.code):
         return CODE_CHANGED
     if not _same(declared.params, recorded.params):
@@ -109,11 +121,13 @@ def changes(declared: Declared, recorded: Stage | None) -> str | None:
     return None
 
 
-def _same_generations(declared: Declared, recorded: Stage, generations: Mapping[str, int | None]) -> bool:
+def _same_generations(
+    declared: Declared, recorded: Mapping[str, int], generations: Mapping[str, int | None]
+) -> bool:
     """Whether every dependency is the output that was consumed, by its generation and its metadata."""
     if declared.rehashed:
         return False
-    seen = _plain(recorded.generations)
+    seen = _plain(recorded)
     for path in declared.deps:
         generation = seen.get(path)
         if generation is None or generations.get(path) != generation:
