@@ -73,7 +73,9 @@ class Presence:
 
 
 def is_gone(root: Path, runner: str) -> bool:
-    """Whether a runner was one of this folder, and has ended without saying so."""
+    """Whether a runner was one of this machine and folder, and has ended without saying so."""
+    if not runner.startswith(f"{socket.gethostname()}-"):
+        return False  # a network folder may have locks that only one machine sees
     try:
         with (root / FOLDER / runner).open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,7 +85,10 @@ def is_gone(root: Path, runner: str) -> bool:
 
 
 def crashed_runs(root: Path) -> Iterator[tuple[Path, str]]:
-    """The files of runners of this folder that were killed, and their runs; delete each that was seen to."""
+    """The files of runners here that were killed, and their runs; delete each that was seen to.
+
+    The run is empty where the runner had only one stage of it.
+    """
     for path in [*(root / FOLDER).glob("[!.]*")]:
         if is_gone(root, path.name):
             with suppress(FileNotFoundError):

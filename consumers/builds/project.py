@@ -68,12 +68,15 @@ class Project:
 
 
 @contextmanager
-def opened(log: Ledger, file: Path) -> Iterator[Project]:
-    """Open the project of a build file. Raises BadFile, BadInput, StateDBError."""
+def opened(log: Ledger, file: Path, *, copy: Path | None = None) -> Iterator[Project]:
+    """Open the project of a build file. copy: the folder of the local copy, by default below the root.
+
+    Raises BadFile, BadInput, StateDBError.
+    """
     build = read_build_file(file)
     graph = graph_of(build)
-    with BuildCopy(log, build.root / COPY, build.project) as copy:
-        caches = CopyCaches(copy)
+    with BuildCopy(log, copy or build.root / COPY, build.project) as local:
+        caches = CopyCaches(local)
         workspace = Workspace(build.root, caches)
         contents = ContentCache(build.cache, build.root / SCRATCH, build.link)
-        yield Project(log, build, graph, copy, caches, workspace, contents)
+        yield Project(log, build, graph, local, caches, workspace, contents)

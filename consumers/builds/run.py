@@ -35,8 +35,11 @@ from .graph import Graph
 from .plan import Plan, Undecided, plan
 from .presence import Presence, crashed_runs
 from .project import Project, opened
+from .stage_jobs import StageJobs
 from .stage_run import Done, StageRunner
 
+QUEUED: Final = 32
+"""How many stages are jobs at once."""
 GROUP: Final = 1000
 """Maximum number of skipped stages in one event."""
 _ENDS: Final[dict[progress.RunOutcome, RunStatus]] = {
@@ -53,11 +56,13 @@ def run_build(
     force: bool = False,
     keep_going: bool = False,
     dry_run: bool = False,
+    queue: str | None = None,
     listener: progress.Listener | None = None,
 ) -> progress.RunEnded:
     """Run the stages of a build file: these targets and what they need, or all.
 
-    jobs: how many at once, by default one for each processor. force: execute also what is unchanged.
+    jobs: how many at once, by default one for each processor. queue: have them executed by workers of this
+    queue (`consumers.builds.operation`), by default 32 at once. force: execute also what is unchanged.
     keep_going: after a failure, execute what does not need the failed stage. dry_run: only say what would be
     done. listener: gets `progress` events. Ctrl-C ends commands gracefully, a second one kills them.
     Raises BadFile, BadInput, ServerUnavailable, StateDBError.
@@ -69,22 +74,23 @@ def run_build(
         if dry_run:
             return _dry_run(project, graph, tell, force=force)
         gone = _end_crashed_runs(project)
-        run = BuildRun(project, graph, targets, tell, gone, force=force, keep_going=keep_going)
-        return run.execute(jobs or os.cpu_count() or 1)
+        run = BuildRun(project, graph, targets, tell, gone, force=force, keep_going=keep_going, queue=queue)
+        return run.execute(jobs or (os.cpu_count() or 1 if queue is None else QUEUED))
 
 
 class BuildRun:
     """One run. id: of the run. targets: as they were asked for. tell: gets `progress` events.
 
-    gone: runners that are known to have ended.
+    gone: runners that are known to have ended. queue: of the jobs that execute stages; None: this process.
     """
 
     def __init__(
         self, project: Project, graph: Graph, targets: Sequence[str], tell: progress.Listener,
         gone: Collection[str] = (), *, force: bool, keep_going: bool,
+        queue: str | None = None,
     ) -> None:  # fmt: skip
         self.project, self.graph, self.targets, self.tell, self._gone = project, graph, targets, tell, gone
-        self.force, self.keep_going = force, keep_going
+        self.force, self.keep_going, self.queue = force, keep_going, queue
         self.id = new_run_id(datetime.now(UTC))
         self.stop = Stop()
         self._over: dict[str, progress.Status] = {}
@@ -94,7 +100,7 @@ class BuildRun:
         self._interrupted = False
         self._error: BaseException | None = None
         self._next = graph.needed_by()
-        self._left = {name: len(needs) for name, needs in graph.needs.items()}
+        self._left: dict[str, int] = {}
         self._run_at: tuple[Run, int] = Run(), 0
 
     def execute(self, jobs: int) -> progress.RunEnded:
@@ -128,6 +134,10 @@ class BuildRun:
         for name in self.graph.order:
             if all(self._over.get(need) == "skipped" for need in self.graph.needs[name]):
                 self._sort(plans[name], skips, wrong)
+        self._left = {
+            name: sum(self._over.get(need) != "skipped" for need in needs)
+            for name, needs in self.graph.needs.items()
+        }
         return self._settled(skips, wrong)
 
     def _decide(self, names: Iterable[str]) -> None:
@@ -189,12 +199,7 @@ class BuildRun:
     def _executing(self, jobs: int) -> Iterator[Callable[[Plan], None]]:
         """The threads of a run: `submit` gives one a plan; what happens comes as messages."""
         with ExitStack() as stack:
-            presence = Presence(self.project.build.root, self.id)
-            stack.callback(presence.close)
-            stages = StageRunner(
-                self.project, self.id, self._run_at, presence, self.stop, self._messages.put, self._gone
-            )
-            stack.callback(stages.close)
+            stages = self._executor(stack)
             pool = stack.enter_context(ThreadPoolExecutor(jobs, "stage"))
             stack.callback(self.stop.kill)  # before the threads are waited for, if an error ends the run
 
@@ -208,6 +213,17 @@ class BuildRun:
                 pool.submit(execute, plan)
 
             yield submit
+
+    def _executor(self, stack: ExitStack) -> StageRunner | StageJobs:
+        """What executes plans: this process, or the workers of a queue."""
+        presence = Presence(self.project.build.root, self.id)
+        stack.callback(presence.close)
+        tell = self._messages.put
+        if self.queue is not None:
+            return StageJobs(self.project, self.id, self.queue, self.stop, tell, force=self.force)
+        stages = StageRunner(self.project, self.id, self._run_at, presence, self.stop, tell, self._gone)
+        stack.callback(stages.close)
+        return stages
 
     def _loop(self, jobs: int, submit: Callable[[Plan], None]) -> None:
         """Execute what is to be done, until nothing is left or nothing more may begin."""
@@ -285,12 +301,12 @@ class BuildRun:
     def _ended(self, run: OpenRun, began: float) -> progress.RunEnded:
         """Record the end, and tell of it and of the stages that did not get to run."""
         statuses = [*self._over.values()]
-        status: progress.RunOutcome = "failed" if "failed" in statuses else "succeeded"
+        left = [name for name in self.graph.order if name not in self._over]
+        status: progress.RunOutcome = "failed" if "failed" in statuses or left else "succeeded"
         if self._interrupted or self._error is not None:
             status = "interrupted"
         run.end(_ENDS[status])
         record(self.project.log, [], run)
-        left = [name for name in self.graph.order if name not in self._over]
         for name in left:
             self.tell(progress.StageEnded(name, "cancelled", self._why_not(name)))
         ended = progress.RunEnded(
@@ -341,14 +357,19 @@ def _end_crashed_runs(project: Project) -> set[str]:
     """Record the end of runs of this folder whose runners were killed; returns those runners."""
     gone = set()
     for path, run_id in crashed_runs(project.build.root):
-        run = project.log.load(OpenRun, project.name, run_id)
-        if run.state.status == RunStatus.IN_PROGRESS:
-            run.end(RunStatus.INTERRUPTED)
-            with suppress(GuardFailed, MoveNotAllowed):  # another runner was faster
-                record(project.log, [], run)
+        if run_id:
+            _end_crashed_run(project, run_id)
         path.unlink(missing_ok=True)
         gone.add(path.name)
     return gone
+
+
+def _end_crashed_run(project: Project, run_id: str) -> None:
+    run = project.log.load(OpenRun, project.name, run_id)
+    if run.state.status == RunStatus.IN_PROGRESS:
+        run.end(RunStatus.INTERRUPTED)
+        with suppress(GuardFailed, MoveNotAllowed):  # another runner was faster
+            record(project.log, [], run)
 
 
 @contextmanager
