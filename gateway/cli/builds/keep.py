@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..errors import Code
 from ..output import Column, flush, titled
-from ..session import AsJson, Session, session_of
+from ..session import AsJson, session_of
 from .options import File, build_file_of
-
-if TYPE_CHECKING:
-    from consumers.builds.project import Project
 
 Keep = Annotated[int, typer.Option("--keep", metavar="N", min=1, help="Keep the newest N runs.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be dropped; drop nothing.")]
@@ -60,9 +55,13 @@ def rebuild(context: typer.Context, file: File = None, as_json: AsJson = False) 
     JSON, one object: events (how many of the project were read), position.
     """
     session = session_of(context, as_json)
-    with _opened(session, file) as project:
-        events = project.copy.rebuild()
-        session.print_fields({"events": events, "position": project.copy.position})
+    build = build_file_of(file)
+    with session.ledger() as log:
+        from consumers.builds.project import opened
+
+        with opened(log, build.path) as project:
+            events = project.copy.rebuild()
+            session.print_fields({"events": events, "position": project.copy.position})
 
 
 def verify(
@@ -70,18 +69,21 @@ def verify(
 ) -> None:
     """Compare the local copy of a project with the log, entry by entry.
 
-    The copy is compared as of its own position, so being behind is no difference.
+    The copy is compared as of its own position, so being behind is no difference. `pledger
+    verify` checks the copy of the present folder, too.
 
     Exits 1 if a difference was not repaired. JSON, one object per difference: kind, about, says, repaired.
     """
     session = session_of(context, as_json)
-    with _opened(session, file) as project:
-        from projections.builds.check import CopyCheck
+    build = build_file_of(file)
+    with session.ledger() as log:
+        from projections.builds import CopyCheck
+        from projections.builds.places import FOLDER
         from projections.fold import Which
 
-        check = CopyCheck(project.copy)
-        found = [*check.differences(project.log, Which(), lambda _: None)]
-        repaired = [check.repair(project.log, one) if repair else None for one in found]
+        check = CopyCheck(build.root / FOLDER)
+        found = [*check.differences(log, Which(), lambda _: None)]
+        repaired = [check.repair(log, one) if repair else None for one in found]
     columns = [*titled("difference", "about"), Column("finding", keep=True), Column("repair")]
     rows = [
         {"kind": one.kind.value, "about": one.about, "says": one.says, "repaired": done}
@@ -92,13 +94,3 @@ def verify(
     if None in repaired:
         flush()
         raise typer.Exit(Code.REFUSED)
-
-
-@contextmanager
-def _opened(session: Session, file: str | None) -> Iterator[Project]:
-    build = build_file_of(file)
-    with session.ledger() as log:
-        from consumers.builds.project import opened
-
-        with opened(log, build.path) as project:
-            yield project

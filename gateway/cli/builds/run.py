@@ -37,6 +37,10 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", metavar="N", min=1, help="Run at most N at once. Default: one a processor."),
 ]
+Queue = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Have stages run by workers of this queue, on any machine."),
+]
 MANY: Final = 40
 """With more skipped stages than this, a terminal shows only the others."""
 
@@ -48,6 +52,7 @@ def run(
     force: Force = False,
     keep_going: KeepGoing = False,
     jobs: Jobs = None,
+    queue: Queue = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the stages of a build file whose inputs have changed.
@@ -56,6 +61,9 @@ def run(
     completion, or of any earlier one whose outputs are in the content cache: these are restored. Otherwise it
     runs, as soon as all that it needs is there. Each completion is recorded at once, so a run that is killed
     goes on where it was. Two runners never execute one stage for the same inputs.
+
+    With --queue each stage is a job: workers that see the same folder, started with `pledger worker run
+    --operations consumers.builds.operation:registry --queue NAME`, run it.
 
     Ctrl-C ends the commands; a second one kills them.
 
@@ -71,7 +79,9 @@ def run(
     reason, duration_ms.
     """
     session = session_of(context, as_json)
-    how = {"jobs": jobs, "force": force, "keep_going": keep_going, "dry_run": dry_run}
+    how = {
+        "jobs": jobs, "force": force, "keep_going": keep_going, "dry_run": dry_run, "queue": queue
+    }  # fmt: skip
     status = _run(session, *split(words or []), how)
     if code := {"failed": Code.UNSUCCESSFUL, "interrupted": Code.INTERRUPTED}.get(status):
         flush()
