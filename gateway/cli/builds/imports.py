@@ -10,7 +10,7 @@ import typer
 from ..errors import Code, Misuse
 from ..output import Column, flush, titled
 from ..session import AsJson, Session, session_of
-from .options import NAME, File, Project, build_file_of
+from .options import NAME, File, Project, build_file_of, extra
 
 if TYPE_CHECKING:
     from consumers.builds.imports.locked import LockedStage
@@ -55,10 +55,11 @@ def import_(
     JSON, one object per line: stage, recorded, differ (paths whose content is not that of the lock).
     """
     session = session_of(context, as_json)
-    folder, kind, stages, refused = _read(Path(source), session)
-    root, name = _target(folder, file, project, write)
-    if write:
-        _write(session, root, name, stages)
+    with extra():
+        folder, kind, stages, refused = _read(Path(source), session)
+        root, name = _target(folder, file, project, write)
+        if write:
+            _write(session, root, name, stages)
     with session.ledger() as log:
         from consumers.builds.imports.recorded import record_stages
         from consumers.builds.imports.verified import check
