@@ -33,6 +33,7 @@ LedgerError
 │   ├── BeingBuilt           another process is building this view
 │   ├── GroupRuns            consumers of this group run: stop them first
 │   ├── DefinitionChanged    the view was built by another definition: rebuild it
+│   ├── FedFromElsewhere     the view is fed with the events of another ledger: its own log cannot build it
 │   ├── EventsMissing        the view lacks events before those that were handed in
 │   ├── ViewsDiffer          the rebuilt view differs from the live one by more than was allowed
 │   ├── ClaimLost            the work was taken over, ended or undone before it finished
@@ -358,6 +359,17 @@ class DefinitionChanged(Refused):
             "the code that built it"
         )
         self.view, self.copy = view, copy
+
+
+class FedFromElsewhere(Refused):
+    """The view is fed with the events of another ledger: its own log cannot build it."""
+
+    def __init__(self, view: str, source: object) -> None:
+        super().__init__(
+            f"view {view} is fed with the events of ledger {source}, which this log does not have: to "
+            f"build it anew from Kafka, run `pledger views feed {view} --anew`"
+        )
+        self.view, self.source = view, source
 
 
 class EventsMissing(Refused):

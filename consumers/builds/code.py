@@ -14,11 +14,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from ledger.errors import BadInput
+from projections.builds.caches import Fingerprint
 
 from .build_file import Stage
 
@@ -29,27 +31,15 @@ COMMAND: Final = "command"
 """The key of the command in the manifest."""
 
 
-class FingerprintKey(NamedTuple):
-    """The key of a fingerprint in the cache (spec S4-15): a name in a file that is as it was."""
-
-    path: str
-    mtime_ns: int
-    size: int
-    inode: int
-    name: str
-    python: str
-    schema: str
-
-
 class FingerprintCache(Protocol):
     """Fingerprints that were made; it may forget any of them."""
 
-    def get_fingerprints(self, keys: Sequence[FingerprintKey]) -> Sequence[str | None]:
-        """The fingerprint of each key, None where it is not known."""
+    def fingerprints(self, wanted: Sequence[Fingerprint]) -> Sequence[str | None]:
+        """Each fingerprint, None where it is not known."""
         ...
 
-    def save_fingerprints(self, entries: Sequence[tuple[FingerprintKey, str]]) -> None:
-        """Keep fingerprints."""
+    def save_fingerprints(self, made: Sequence[tuple[Fingerprint, str]], seen_at: int) -> object:
+        """Keep fingerprints. seen_at: as in `HashCache`."""
         ...
 
 
@@ -91,19 +81,20 @@ def _manifest(stage: Stage, made: Mapping[str, str | BadInput]) -> dict[str, str
 def _fingerprints(root: Path, places: set[str], cache: FingerprintCache) -> dict[str, str | BadInput]:
     """The fingerprint of each `FILE:NAME`."""
     made: dict[str, str | BadInput] = {}
-    keys: dict[str, FingerprintKey] = {}
+    keys: dict[str, Fingerprint] = {}
+    seen_at = time.time_ns()
     for place in sorted(places):
         file, _, name = place.rpartition(":")
         try:
             what = (root / file).stat()
-            keys[place] = FingerprintKey(
-                file, what.st_mtime_ns, what.st_size, what.st_ino, name, PYTHON, SCHEMA
-            )
+            keys[place] = Fingerprint(file, what.st_mtime_ns, what.st_size, what.st_ino, name, PYTHON, SCHEMA)
         except OSError as error:
             made[place] = BadInput(f"the code {place} cannot be read: {error.strerror}")
-    known = dict(zip(keys, cache.get_fingerprints([*keys.values()]), strict=True)) if keys else {}
+    known = dict(zip(keys, cache.fingerprints([*keys.values()]), strict=True)) if keys else {}
     fresh = {place: _made(root, place) for place, found in known.items() if found is None}
-    cache.save_fingerprints([(keys[place], one) for place, one in fresh.items() if isinstance(one, str)])
+    cache.save_fingerprints(
+        [(keys[place], one) for place, one in fresh.items() if isinstance(one, str)], seen_at
+    )
     return made | {place: one for place, one in known.items() if one is not None} | fresh
 
 

@@ -16,7 +16,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -56,10 +56,11 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is at a path. manifest: the files of a folder, sorted; None for a file."""
+    """What is at a path. manifest: the files of a folder, sorted; None for a file. fresh: it was read now."""
 
     hash: str
     manifest: tuple[Entry, ...] | None = None
+    fresh: bool = field(default=False, compare=False)
 
 
 class _File(NamedTuple):
@@ -94,11 +95,10 @@ class Forgetful:
 
 
 class Workspace:
-    """The files below a root, and what is in them. read: how many files were read since it was made."""
+    """The files below a root, and what is in them."""
 
     def __init__(self, root: Path, cache: HashCache) -> None:
         self.root, self.cache = str(root), cache
-        self.read = 0
 
     def look(self, paths: Iterable[str]) -> dict[str, Looked]:
         """What is at each path now. One batch of the hash cache; unknown files are read in threads."""
@@ -109,8 +109,8 @@ class Workspace:
                 found[path] = self._found(path, single)
         files = list({file.path: file for some in found.values() if isinstance(some, list) for file in some
                       if not file.path.endswith("/")}.values())  # fmt: skip
-        hashes = self._hashes(files)
-        return {path: _looked(some, path in single, hashes) for path, some in found.items()}
+        hashes, fresh = self._hashes(files)
+        return {path: _looked(some, path in single, hashes, fresh) for path, some in found.items()}
 
     def _at(self, path: str) -> str:
         return path if path.startswith("/") else f"{self.root}/{path}"
@@ -148,8 +148,8 @@ class Workspace:
         if empty and within:
             yield _File(f"{path}/", within, Path(self._at(path)).stat())
 
-    def _hashes(self, files: list[_File]) -> dict[str, str | OSError]:
-        """The identity of each file, by its path."""
+    def _hashes(self, files: list[_File]) -> tuple[dict[str, str | OSError], set[str]]:
+        """The identity of each file, by its path; and which were read now."""
         known = self.cache.get_many([(file.path, file.stat) for file in files])
         hashes: dict[str, str | OSError] = {}
         unknown = []
@@ -160,7 +160,7 @@ class Workspace:
                 hashes[file.path] = _marked(digest, file.stat)
         if unknown:
             hashes |= self._read(unknown)
-        return hashes
+        return hashes, {file.path for file in unknown}
 
     def _read(self, files: list[_File]) -> dict[str, str | OSError]:
         """Read files, and keep their hashes."""
@@ -171,7 +171,6 @@ class Workspace:
                 digests = list(pool.map(read, files))
         else:
             digests = [read(file) for file in files]
-        self.read += len(files)
         kept = [
             (file.path, digest[1], digest[0])
             for file, digest in zip(files, digests, strict=True)
@@ -218,7 +217,9 @@ def folder_identity(manifest: Iterable[Entry]) -> Identity:
     return Identity(hashlib.sha256(manifest_text(entries)).hexdigest() + FOLDER, entries)
 
 
-def _looked(some: list[_File] | OSError, single: bool, hashes: dict[str, str | OSError]) -> Looked:
+def _looked(
+    some: list[_File] | OSError, single: bool, hashes: dict[str, str | OSError], fresh: set[str]
+) -> Looked:
     if isinstance(some, OSError):
         return some
     entries = []
@@ -227,9 +228,10 @@ def _looked(some: list[_File] | OSError, single: bool, hashes: dict[str, str | O
         if isinstance(digest, OSError):
             return digest
         if single:
-            return Identity(digest)
+            return Identity(digest, None, file.path in fresh)
         entries.append(Entry(file.within, digest, file.stat.st_size if digest else 0))
-    return folder_identity(entries)
+    found = folder_identity(entries)
+    return Identity(found.hash, found.manifest, any(file.path in fresh for file in some))
 
 
 def _marked(digest: str, what: os.stat_result) -> str:

@@ -64,6 +64,7 @@ def test_foreach_makes_a_stage_of_each_item(tmp_path: Path) -> None:
 def test_parameters_come_from_the_file_and_from_files(tmp_path: Path) -> None:
     (tmp_path / "more.json").write_text('{"model": {"lr": 0.1}}')
     (tmp_path / "more.toml").write_text("seed = 3")
+    (tmp_path / "params.yaml").write_text("on: {deep: [1, 2]}")
     written(
         tmp_path,
         """
@@ -74,11 +75,14 @@ def test_parameters_come_from_the_file_and_from_files(tmp_path: Path) -> None:
         [stages.count]
         command = "count ${params.k} > ${params.names.first}.txt"
         outs = ["${params.names.first}.txt"]
-        params = ["more.json:model.lr", "more.toml:seed"]
+        params = ["more.json:model.lr", "more.toml:seed", "params.yaml:on"]
         """,
     )
     stage = read_build_file(tmp_path).stages["count"]
-    assert stage.params == {"k": 3, "names.first": "ann", "more.json:model.lr": 0.1, "more.toml:seed": 3}
+    assert stage.params == {
+        "k": 3, "names.first": "ann", "more.json:model.lr": 0.1, "more.toml:seed": 3,
+        "params.yaml:on": {"deep": [1, 2]},
+    }  # fmt: skip
     assert stage.command == "count 3 > ann.txt"
     assert stage.template == "count ${params.k} > ${params.names.first}.txt"
     assert stage.outs == (Out("ann.txt"),)
@@ -94,8 +98,8 @@ def test_parameters_come_from_the_file_and_from_files(tmp_path: Path) -> None:
         ("[stages.a]\ncommand = 'x'\nparams = ['no.toml:k']", "stages.a", "'no.toml' cannot be read"),
         ("[stages.a]\ncommand = '${item.x}'\nforeach = [1]", "stages.a", "no such field"),
         ("[stages.a]\ncommand = '${item}'", "stages.a", "without foreach has no item"),
-        ("[stages.a]\ncommand = 'x'\nforeach = ['b c']", "stages.a", "'a@b c' cannot name a stage"),
-        ("[stages.'a/../b']\ncommand = 'x'", "stages.a/../b", "cannot name a stage"),
+        ("[stages.a]\ncommand = 'x'\nforeach = ['b c']", "stages.a", "stage 'a@b c' must be"),
+        ("[stages.'a/../b']\ncommand = 'x'", "stages.a/../b", "must not contain the part '..'"),
         ("[stages.a]\ncommand = 'x'\ndeps = ['']", "stages.a", "a path is empty"),
         ("[stages", "", "at end of document"),
     ],

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from consumers.builds.build_file import Stage
-from consumers.builds.code import FingerprintKey, code_manifests, fingerprint
+from consumers.builds.code import code_manifests, fingerprint
 from ledger.errors import BadInput
+from projections.builds.caches import Fingerprint
 
 SOURCE = '''
 """A module."""
@@ -73,16 +74,16 @@ class Kept:
     """A cache that counts what it did not know."""
 
     def __init__(self) -> None:
-        self.kept: dict[FingerprintKey, str] = {}
+        self.kept: dict[Fingerprint, str] = {}
         self.missed = 0
 
-    def get_fingerprints(self, keys: Sequence[FingerprintKey]) -> list[str | None]:
-        found = [self.kept.get(key) for key in keys]
+    def fingerprints(self, wanted: Sequence[Fingerprint]) -> list[str | None]:
+        found = [self.kept.get(key) for key in wanted]
         self.missed += found.count(None)
         return found
 
-    def save_fingerprints(self, entries: Sequence[tuple[FingerprintKey, str]]) -> None:
-        self.kept.update(entries)
+    def save_fingerprints(self, made: Sequence[tuple[Fingerprint, str]], seen_at: int) -> None:
+        self.kept.update(made)
 
 
 def test_fingerprints_are_made_once_for_a_file_that_is_as_it_was(tmp_path: Path) -> None:

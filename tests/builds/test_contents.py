@@ -89,9 +89,13 @@ def test_all_files_are_read_once(tmp_path: Path) -> None:
     made(tmp_path / "d", FILES)
     workspace = Workspace(tmp_path, Known())
     first = workspace.look(["d", "d/a", "d/b/", "no", "d/a/no"])
-    assert workspace.read == 5
-    assert workspace.look(["d", "d/a", "d/b/"]) == {path: first[path] for path in ("d", "d/a", "d/b/")}
-    assert workspace.read == 5
+    second = workspace.look(["d", "d/a", "d/b/"])
+    assert second == {path: first[path] for path in ("d", "d/a", "d/b/")}
+    assert [first[path].fresh for path in second] == [True] * 3  # type: ignore[union-attr]
+    assert [second[path].fresh for path in second] == [False] * 3  # type: ignore[union-attr]
+    (tmp_path / "d" / "a").write_bytes(b"12")
+    third = workspace.look(["d", "d/a", "d/b/"])
+    assert [third[path].fresh for path in second] == [True, True, False]  # type: ignore[union-attr]
     assert isinstance(first["no"], FileNotFoundError)
     assert isinstance(first["d/a/no"], NotADirectoryError)
 
