@@ -65,10 +65,7 @@ def import_(
         from consumers.builds.imports.verified import check
 
         run, told = record_stages(log, name, root, stages, check(stages), kind)
-    _print(session, told)
-    recorded = sum(one.recorded for one in told)
-    into = f" in run {run}" if run else ""
-    session.say(f"{recorded} of {len(told)} stages were recorded in project {name}{into}")
+    _print(session, told, name, run)
     if refused:
         flush()
         raise typer.Exit(Code.REFUSED)
@@ -126,9 +123,12 @@ def _write(session: Session, root: Path, project: str, stages: list[LockedStage]
     session.say(f"{path.name} declares {sum(stage.command is not None for stage in stages)} stages")
 
 
-def _print(session: Session, told: list[Imported]) -> None:
+def _print(session: Session, told: list[Imported], project: str, run: str | None) -> None:
     columns = [*titled("stage", "recorded"), Column("differs", keep=True)]
     session.print_rows(told, columns, _row)
+    recorded = sum(one.recorded for one in told)
+    into = f" in run {run}" if run else ""
+    session.say(f"{recorded} of {len(told)} stages were recorded in project {project}{into}")
 
 
 def _row(one: Imported) -> list[Any]:
