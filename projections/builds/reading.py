@@ -7,19 +7,19 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from ledger.builds.manifests import (
     RunCacheEntry,
     RunManifest,
-    deserialize_run_cache_entry,
     deserialize_run_manifest,
 )
 from ledger.builds.stage import Stage
-from ledger.domain.state import load, load_each
 
 from . import keys
 from .caches import Fingerprint, hash_in
 from .environment import Transaction
-from .fold import NUMBER
+from .fold import NUMBER, STAGE
 from .keys import after, below, entries, key, last_part
 
 
@@ -54,14 +54,12 @@ class Snapshot:
     def stage(self, stage: str) -> tuple[int, Stage] | None:
         """Version and state of a stage; None where nothing is recorded of it."""
         value = self._reader.get(key(keys.STAGE, stage))
-        return None if value is None else (NUMBER.unpack_from(value)[0], load(Stage, value[8:]))
+        return None if value is None else (NUMBER.unpack_from(value)[0], STAGE.decode(value[8:]))
 
     def stages(self, stages: Iterable[str]) -> dict[str, Stage]:
         """The states of many stages, by name; an unknown stage is left out."""
         wanted = {key(keys.STAGE, stage): stage for stage in stages}
-        found = self._cursor.getmulti(wanted)
-        states = load_each(Stage, [value[8:].decode() for _, value in found])
-        return {wanted[place]: state for (place, _), state in zip(found, states, strict=True)}
+        return {wanted[found]: STAGE.decode(value[8:]) for found, value in self._cursor.getmulti(wanted)}
 
     def stage_names(self) -> list[str]:
         """The names of all stages, sorted by their bytes."""
@@ -80,15 +78,16 @@ class Snapshot:
 
     def run(self, run: str) -> RunManifest | None:
         """The manifest of a run; None where it is not known or was dropped."""
-        value = self._reader.get(key(keys.RUN, run))
-        if not value or len(value) == NUMBER.size:
+        times = (self._reader.get(key(keys.RUN, run)) or b"")[NUMBER.size :]
+        if not times:
             return None
-        manifest = json.loads(value[NUMBER.size :])
+        plan = self._reader.get(key(keys.PLAN, run)) or b"{}"
         prefix = below(keys.RAN_STAGE, run)
-        manifest["stages"] = {
+        stages = {
             last_part(found, len(prefix)): json.loads(record)
             for found, record in entries(self._reader, prefix)
         }
+        manifest = {"run_id": run, **json.loads(times), **json.loads(plan), "stages": stages}
         return deserialize_run_manifest(json.dumps(manifest))
 
     def runs(self, limit: int | None = None) -> list[str]:
@@ -103,13 +102,13 @@ class Snapshot:
     def run_cache(self, stage: str, input_hash: str) -> RunCacheEntry | None:
         """What a stage made of an input hash; None where that is not known or was dropped."""
         value = self._reader.get(key(keys.RUN_CACHE, stage, input_hash))
-        return None if value is None else deserialize_run_cache_entry(value)
+        return None if value is None else msgspec.json.decode(value)
 
     def run_caches(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], RunCacheEntry]:
         """Those of many stages, each with an input hash."""
         places = {key(keys.RUN_CACHE, stage, input_hash): (stage, input_hash) for stage, input_hash in wanted}
         found = self._cursor.getmulti(places)
-        return {places[place]: deserialize_run_cache_entry(value) for place, value in found}
+        return {places[place]: msgspec.json.decode(value) for place, value in found}
 
     def cached_by(self, run: str) -> int:
         """How many entries of the run cache name a run."""
