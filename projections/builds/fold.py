@@ -7,7 +7,7 @@ The states are folded by the domain's own `evolve`. Values, with numbers as 8 by
     stage:     version of the stream, state as JSON
     dep:       generation
     runcache:  RunCacheEntry as JSON, as the original writes it
-    run:       position of the run's first event, `started_at` and `ended_at` as JSON (none: it was dropped)
+    run:       position since which the run is listed, `started_at` and `ended_at` as JSON
     plan:      `targeted_stages` and `execution_order` as JSON
     ranstage:  StageRunRecord as JSON
     order:     run id        remote:  1        cachedby:  key in the run cache
@@ -48,7 +48,7 @@ STAGE: Final = msgspec.json.Decoder(Stage)
 """Reads a state of which nobody changes the dicts: to freeze them would take twenty times as long."""
 TIMES: Final = ("started_at", "ended_at")
 PLANNED: Final = ("targeted_stages", "execution_order")
-FORMAT: Final = 1
+FORMAT: Final = 3
 """Raise it whenever keys, values or this fold change: a copy of another format is made again."""
 
 
@@ -108,29 +108,29 @@ class Fold:
 
     def _run(self, run: str, recorded: Recorded, fact: Event | Unknown) -> None:
         place = key(keys.RUN, run)
-        known = self._writer.get(place) or NUMBER.pack(recorded.position)
-        before = now = _manifest(run, known[NUMBER.size :])
+        known = self._writer.get(place)
+        before = now = None if known is None else _manifest(run, known[NUMBER.size :])
         if not isinstance(fact, Unknown):
             now = evolve_manifest(before, run, fact, recorded.recorded_at)
+        # Listed from where it began, also one that was dropped before.
+        position = NUMBER.pack(recorded.position) if known is None else known[: NUMBER.size]
         if now is not before:  # it began, was recorded as a whole, or was dropped
-            self._plan(run, known[: NUMBER.size], now)
-        times = b""
+            self._begin(run, position, now)
         if now is not None:
-            times = _json({name: now[name] for name in TIMES})
             for stage, record in now["stages"].items():  # only those of this fact
                 with suppress(PathTooLongError):
                     self._writer.put(key(keys.RAN_STAGE, run, stage), _json(record))
-        self._writer.put(place, known[: NUMBER.size] + times)
+            self._writer.put(place, position + _json({name: now[name] for name in TIMES}))
         if isinstance(fact, RunDropped | CacheDropped):
             self._drop_cache(run)
 
-    def _plan(self, run: str, position: bytes, now: RunManifest | None) -> None:
-        """Begin a run anew, without stages; or delete what is known of it."""
+    def _begin(self, run: str, position: bytes, now: RunManifest | None) -> None:
+        """Write the plan of a run, which has no stages yet; or delete all that is known of the run."""
         clear(self._writer, below(keys.RAN_STAGE, run))
         order, plan = keys.ORDER + position, key(keys.PLAN, run)
         if now is None:
-            self._writer.delete(order)
-            self._writer.delete(plan)
+            for place in (order, plan, key(keys.RUN, run)):
+                self._writer.delete(place)
         else:
             self._writer.put(order, run.encode())
             self._writer.put(plan, _json({name: now[name] for name in PLANNED}))
@@ -180,10 +180,8 @@ def cache_entry(fact: Event | Unknown) -> RunCacheEntry | None:
     return RunCacheEntry(run_id=run, output_hashes=hashes)
 
 
-def _manifest(run: str, times: bytes) -> RunManifest | None:
-    """A manifest with the times of a run and nothing else, to apply one fact to; None where it has none."""
-    if not times:
-        return None
+def _manifest(run: str, times: bytes) -> RunManifest:
+    """A manifest with the times of a run and nothing else, to apply one fact to."""
     told = json.loads(times)
     return RunManifest(
         run_id=run, started_at=told["started_at"], ended_at=told["ended_at"], targeted_stages=[],

@@ -12,7 +12,7 @@ Keys of the local copy: one prefix per kind of entry, as in the seed, and an enc
     run:RUN                   a run: when it began and ended
     plan:RUN                  the stages that it was asked for, and their order
     ranstage:RUN 0 STAGE      what a run did with a stage
-    order:POSITION            run ids, in the order of their first events
+    order:POSITION            run ids, in the order in which the runs began
     remote:REMOTE 0 HASH      a content that the remote holds
     copy:NAME                 what the copy says of itself
 
