@@ -100,29 +100,29 @@ class BuildRun:
         self._interrupted = False
         self._error: BaseException | None = None
         self._next = graph.needed_by()
-        self._left = {name: len(needs) for name, needs in graph.needs.items()}
+        self._left: dict[str, int] = {}
         self._run_at: tuple[Run, int] = Run(), 0
 
     def execute(self, jobs: int) -> progress.RunEnded:
         """Execute it, so many stages at once."""
         began = monotonic()
         self.tell(progress.RunStarted(self.id, self.project.name, self.graph.order))
+        facts = self._first()
+        run = OpenRun(self.project.name, self.id)
+        run.start(self.targets, self.graph.order, forced=self.force)
+        facts(run)
         with _signals(self._messages):
-            facts = self._first()
-            run = OpenRun(self.project.name, self.id)
-            run.start(self.targets, self.graph.order, forced=self.force)
-            facts(run)
-            if not self._todo:
-                return self._ended(run, began)
-            record(self.project.log, [], run)
-            self._run_at = run.state, run.version
-            with self._executing(jobs) as submit:
-                self._loop(jobs, submit)
+            if self._todo:
+                record(self.project.log, [], run)
+                self._run_at = run.state, run.version
+                with self._executing(jobs) as submit:
+                    self._loop(jobs, submit)
+                run = self._opened()
             if self._error is not None:
                 with suppress(LedgerError):
-                    self._ended(self._opened(), began)
+                    self._ended(run, began)
                 raise self._error
-            return self._ended(self._opened(), began)
+            return self._ended(run, began)
 
     # Deciding
 
@@ -134,6 +134,10 @@ class BuildRun:
         for name in self.graph.order:
             if all(self._over.get(need) == "skipped" for need in self.graph.needs[name]):
                 self._sort(plans[name], skips, wrong)
+        self._left = {
+            name: sum(self._over.get(need) != "skipped" for need in needs)
+            for name, needs in self.graph.needs.items()
+        }
         return self._settled(skips, wrong)
 
     def _decide(self, names: Iterable[str]) -> None:
@@ -297,12 +301,12 @@ class BuildRun:
     def _ended(self, run: OpenRun, began: float) -> progress.RunEnded:
         """Record the end, and tell of it and of the stages that did not get to run."""
         statuses = [*self._over.values()]
-        status: progress.RunOutcome = "failed" if "failed" in statuses else "succeeded"
+        left = [name for name in self.graph.order if name not in self._over]
+        status: progress.RunOutcome = "failed" if "failed" in statuses or left else "succeeded"
         if self._interrupted or self._error is not None:
             status = "interrupted"
         run.end(_ENDS[status])
         record(self.project.log, [], run)
-        left = [name for name in self.graph.order if name not in self._over]
         for name in left:
             self.tell(progress.StageEnded(name, "cancelled", self._why_not(name)))
         ended = progress.RunEnded(

@@ -27,7 +27,7 @@ from .run import OpenRun, Run, RunStatus
 from .skip import Action, Decision, Tier
 from .stage import Dep, How, OpenStage, Out, Stage
 
-DOMAIN = Domain("builds", __name__)
+DOMAIN = Domain("builds", __name__, views=["projections.builds.runs", "projections.builds.stages"])
 
 __all__ = [
     "Action",

@@ -7,7 +7,7 @@ They are plain dicts with the field names of the original, so that a program tha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Final, NotRequired, TypedDict, cast
 
@@ -90,40 +90,45 @@ def serialize_to_bytes(value: RunManifest | RunCacheEntry) -> bytes:
 
 def deserialize_run_manifest(data: bytes | str) -> RunManifest:
     """The manifest in a JSON text. Raises ValueError for missing keys or an unknown status (spec S4-32)."""
-    manifest = _mapping(data, RunManifest.__annotations__, "run manifest")
-    _check(manifest["stages"], (), "stages of a run manifest")
-    for stage, record in manifest["stages"].items():
-        _check(record, StageRunRecord.__annotations__, f"record of stage {stage!r}")
-        record["status"] = _status(record["status"], stage)
+    manifest = json.loads(data)
+    check_run_manifest(manifest)
+    for record in manifest["stages"].values():
+        record["status"] = StageStatus(record["status"])
     return cast(RunManifest, manifest)
 
 
 def deserialize_run_cache_entry(data: bytes | str) -> RunCacheEntry:
     """The entry in a JSON text. Raises ValueError for missing keys (spec S4-33)."""
-    entry = _mapping(data, RunCacheEntry.__annotations__, "run cache entry")
+    entry = json.loads(data)
+    check_run_cache_entry(entry)
+    return cast(RunCacheEntry, entry)
+
+
+def check_run_manifest(manifest: Any) -> None:
+    """Raise ValueError for missing keys or an unknown status (spec S4-32)."""
+    _check(manifest, RunManifest.__annotations__, "run manifest")
+    _check(manifest["stages"], (), "stages of a run manifest")
+    for stage, record in manifest["stages"].items():
+        _check(record, StageRunRecord.__annotations__, f"record of stage {stage!r}")
+        if record["status"] not in _STATUSES:
+            raise ValueError(f"Invalid status {record['status']!r} for stage {stage!r}")
+
+
+def check_run_cache_entry(entry: Any) -> None:
+    """Raise ValueError for missing keys (spec S4-33)."""
+    _check(entry, RunCacheEntry.__annotations__, "run cache entry")
     for output in entry["output_hashes"]:
         _check(output, ("path", "hash"), "output of a run cache entry")
         for file in output.get("manifest") or ():
             _check(file, DirManifestEntry.__annotations__, f"file of the directory {output['path']!r}")
-    return cast(RunCacheEntry, entry)
 
 
-def _mapping(data: bytes | str, keys: Mapping[str, Any], what: str) -> dict[str, Any]:
-    value = json.loads(data)
-    _check(value, keys, what)
-    return cast("dict[str, Any]", value)
+_STATUSES: Final = frozenset(map(str, StageStatus))
 
 
-def _check(value: Any, keys: Any, what: str) -> None:
+def _check(value: Any, keys: Iterable[str], what: str) -> None:
     """Raise ValueError that names the missing keys."""
     if not isinstance(value, dict):
         raise ValueError(f"{what} must be a JSON object, not {shown(value)}")
     if missing := sorted(set(keys) - value.keys()):
         raise ValueError(f"{what}: missing keys: {', '.join(missing)}")
-
-
-def _status(value: object, stage: str) -> StageStatus:
-    try:
-        return StageStatus(cast("str", value))
-    except ValueError:
-        raise ValueError(f"Invalid status {value!r} for stage {stage!r}") from None

@@ -53,6 +53,11 @@ class OpenOutput(Stream[Output, Event]):
     evolve = staticmethod(evolve)
 
     @property
+    def path(self) -> str:
+        """The identity of its path."""
+        return str(self.key[1])
+
+    @property
     def generation(self) -> int | None:
         """Its generation with the new events; None where nothing is recorded."""
         return self.version + len(self.news) or None

@@ -7,7 +7,7 @@ One append drops all of them, each with an audit of what it was (W4-05): `why` a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..errors import BadInput, shown
 from ..log.ledger import Ledger
@@ -27,16 +27,23 @@ def beyond(newest_first: Sequence[str], retention: int = RETENTION) -> list[str]
     return [*newest_first[retention:]]
 
 
-def drop_runs(ledger: Ledger, project: str, run_ids: Iterable[str], retention: int | None = None) -> int:
-    """Drop runs and their entries of the run cache in one append; returns how many were not dropped yet."""
+class Dropped(NamedTuple):
+    """How many runs or entries were dropped, and the position of the last event; None without one."""
 
-    def drop() -> int:
-        runs = ledger.load_each([OpenRun(project, run_id) for run_id in run_ids])
-        dropped = [run.drop("retention", retention) for run in runs]
-        ledger.commit(*runs)
-        return sum(dropped)
+    number: int
+    position: int | None
 
-    run_ids = [*run_ids]
+
+def drop_runs(ledger: Ledger, project: str, run_ids: Iterable[str], retention: int | None = None) -> Dropped:
+    """Drop runs that are over, and their entries of the run cache, in one append; counts the runs."""
+    wanted = [*run_ids]
+
+    def drop() -> Dropped:
+        runs = ledger.load_each([OpenRun(project, run_id) for run_id in wanted])
+        dropped = sum([run.drop("retention", retention) for run in runs])
+        appended = ledger.commit(*runs)
+        return Dropped(dropped, appended and appended.last_position)
+
     return retry_conflicts(drop)
 
 
@@ -48,14 +55,17 @@ def orphans(entries: Mapping[str, int], valid_run_ids: Iterable[str]) -> dict[st
     }
 
 
-def drop_cache(ledger: Ledger, project: str, entries: Mapping[str, int]) -> None:
-    """Drop the entries of the run cache that name these runs, in one append. entries: how many, by run id."""
+def drop_cache(ledger: Ledger, project: str, entries: Mapping[str, int]) -> Dropped:
+    """Drop the entries of the run cache that name these runs, in one append; counts the entries.
 
-    def drop() -> None:
+    entries: how many, by run id.
+    """
+
+    def drop() -> Dropped:
         runs = ledger.load_each([OpenRun(project, run_id) for run_id in entries])
         for run in runs:
             run.drop_cache(entries[run.run_id], "orphaned")
-        ledger.commit(*runs)
+        appended = ledger.commit(*runs)
+        return Dropped(sum(entries.values()), appended and appended.last_position)
 
-    if entries:
-        retry_conflicts(drop)
+    return retry_conflicts(drop)

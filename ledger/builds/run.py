@@ -284,7 +284,7 @@ class OpenRun(Stream[Run, Event]):
     @property
     def run_id(self) -> str:
         """The id of the run."""
-        return str(self.key[-1])
+        return str(self.key[1])
 
     def record(self, event: Event) -> None:
         """As in Stream; also checks the status in which a run ends. Raises MoveNotAllowed."""

@@ -28,7 +28,7 @@ from ..domain.moves import Moves
 from ..domain.stream import Stream
 from ..errors import ClaimLost, StageAlreadyRunningError
 from ..log.append import Append, Guard, append_of
-from .manifests import StageStatus
+from .manifests import RunCacheEntry, StageStatus
 
 Json = dict[str, JsonValue]
 
@@ -297,6 +297,23 @@ class OpenStage(Stream[Stage, Event]):
             return False
         self.record(DepsRecorded(generations=dict(generations)))
         return True
+
+    def write_cache_entry(self, input_hash: str, entry: RunCacheEntry) -> None:
+        """Write an entry of the run cache without a completion (spec S4-18)."""
+        outputs = entry["output_hashes"]
+        files = {output["path"]: output.get("manifest") for output in outputs}
+        self.record(
+            CacheEntryWritten(
+                input_hash=input_hash,
+                run=entry["run_id"],
+                outs=tuple(Out(output["path"], output["hash"]) for output in outputs),
+                manifests={
+                    path: tuple(FileEntry(**file) for file in found)
+                    for path, found in files.items()
+                    if found is not None
+                },
+            )
+        )
 
     def under_lease(self, token: int) -> Append:
         """The append of the news, guarded by a claim: refused once the claim is over."""

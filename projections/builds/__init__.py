@@ -14,7 +14,9 @@ The copy needs the extra `builds`.
     caches.py       hashes of files, fingerprints of code: in no log
     keys.py         how entries are named
     environment.py  LMDB: one environment per folder and process, growth, damage, forks
+    places.py       where a copy lies
     check.py        compares a copy with the log, for `pledger verify`
+    stages.py, runs.py  the views `build_stages` and `build_runs`, whose rows are states
 """
 
 from typing import TYPE_CHECKING

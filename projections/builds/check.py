@@ -24,6 +24,7 @@ from .copy import BuildCopy
 from .environment import Environment, Transaction
 from .feeder import CURSOR, IDENTITY, difference, events_of, identity
 from .fold import NUMBER, Fold
+from .places import STORE
 
 MOST: Final = 10_000
 """Differences that a check reports."""
@@ -39,30 +40,35 @@ _NUMBERED: Final = {keys.GENERATION, keys.STAGE, keys.DEP, keys.RUN}
 
 
 class CopyCheck:
-    """A check of `pledger verify`: compares a local copy with the log. Repairing makes the copy again.
+    """A check of `pledger verify`: compares the local copy in a folder with the log.
 
     The copy is compared at its own position, so writers cause no false alarm, and one that is behind is no
-    difference. Neither is one that was never filled.
+    difference. Neither is one that is empty or of another ledger. Repairing makes the copy again.
     """
 
     name: Final = "build_copy"
 
-    def __init__(self, copy: BuildCopy) -> None:
-        self.copy = copy
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._repaired = False
 
     def differences(
         self, ledger: Ledger, which: Which, report: Callable[[int], None]
     ) -> Iterator[Difference]:
         """The entries that differ, of the selected streams, at most MOST. Raises StateDBError."""
-        with self.copy.stored() as kept:
-            found = [*islice(self._found(ledger, which, kept, report), MOST)]
+        environment = Environment.shared(self.folder / STORE)
+        try:
+            with environment.reading() as kept:
+                found = [*islice(self._found(ledger, which, kept, report), MOST)]
+        finally:
+            environment.release()
         yield from found  # outside of the snapshot, in which a repair could not write
 
     def repair(self, ledger: Ledger, difference: Difference) -> str | None:
         """Make the copy again, once."""
         if not self._repaired:
-            self.copy.rebuild()
+            with BuildCopy(ledger, self.folder, self._project) as copy:
+                copy.rebuild()
             self._repaired = True
         return "repaired"
 
@@ -70,24 +76,26 @@ class CopyCheck:
         self, ledger: Ledger, which: Which, kept: Transaction, report: Callable[[int], None]
     ) -> Iterator[Difference]:
         found, cursor = kept.get(IDENTITY), kept.get(CURSOR)
-        wrong = None
-        if found != (wanted := identity(self.copy.project, str(ledger.identity.ledger))):
-            wrong = difference(found, wanted)
-        elif cursor is not None:
-            try:
-                position = ledger.check_cursor(Cursor.parse(cursor.decode()))
-            except CursorMismatch as error:
-                wrong = str(error)
-            else:
-                yield from self._compared(ledger, which, kept, position, report)
+        told = {} if found is None else json.loads(found)
+        if found is None or cursor is None or told["ledger"] != str(ledger.identity.ledger):
+            return
+        self._project = told["project"]
+        wrong = difference(found, identity(self._project, told["ledger"]))
+        position = 0
+        try:
+            position = ledger.check_cursor(Cursor.parse(cursor.decode()))
+        except CursorMismatch as error:
+            wrong = str(error)
         if wrong is not None:
-            yield Difference(Kind.VIEW, self.name, None, wrong, view=self.name)
+            yield Difference(Kind.VIEW, self.name, None, f"the copy {self.folder}: {wrong}", view=self.name)
+        else:
+            yield from self._compared(ledger, which, kept, position, report)
 
     def _compared(
         self, ledger: Ledger, which: Which, kept: Transaction, position: int, report: Callable[[int], None]
     ) -> Iterator[Difference]:
         """The differences from a fold of the log up to a position."""
-        project = self.copy.project
+        project = self._project
         with TemporaryDirectory() as folder:
             anew = Environment(Path(folder))
             try:
@@ -125,7 +133,7 @@ class CopyCheck:
         first = value if prefix == keys.ORDER else key[len(prefix) :]
         if prefix not in _WHOLE:
             first = keys.unescaped(first.partition(b"\0")[0])
-        return stream_name(_CATEGORIES[prefix], self.copy.project, keys.text(first))
+        return stream_name(_CATEGORIES[prefix], self._project, keys.text(first))
 
 
 def shown(prefix: bytes, value: bytes | None) -> Any:

@@ -1,7 +1,7 @@
 """
 The local copy of one build project: what the log says of it, in LMDB beside its files, with some caches.
 
-    with BuildCopy(log, root / ".pledger/builds", "proteome") as copy:
+    with BuildCopy(log, root / FOLDER, "proteome") as copy:
         copy.catch_up()                              # with all that is recorded now
         with copy.reading() as now:                  # one snapshot, without a query
             now.generation("out/counts.tsv")
@@ -30,6 +30,7 @@ from . import caches, keys
 from .caches import FileHash, Fingerprint
 from .environment import FIRST_SIZE, Environment, Transaction
 from .feeder import CURSOR, IDENTITY, Feeder, fits
+from .places import STORE
 from .reading import Generation, Snapshot, generation_in
 
 R = TypeVar("R")
@@ -38,7 +39,7 @@ LONGEST_PAUSE: Final = 0.02
 
 
 class BuildCopy:
-    """The local copy of a project, in a folder that is made where it is missing.
+    """The local copy of a project, in a folder that is made where it is missing; the entries are in STORE.
 
     log: None to read offline what the copy has. readonly: refuse what writes, with StateDBReadonly.
     map_size: bytes of the first map. Any use after `close` raises StateDBClosed. Threads may share it.
@@ -54,7 +55,7 @@ class BuildCopy:
         map_size: int = FIRST_SIZE,
     ) -> None:
         self.log, self.folder, self.project, self.readonly = log, folder, project, readonly
-        self._shared: Environment | None = Environment.shared(folder, map_size)
+        self._shared: Environment | None = Environment.shared(folder / STORE, map_size)
         self._feeder = None if log is None else Feeder(log, self._environment, project)
 
     def close(self) -> None:
@@ -90,12 +91,6 @@ class BuildCopy:
                     "version: open it with a ledger, and not read-only, so that it can be made"
                 )
             retry_outages(self._feeder.log, self._feeder.step)
-
-    @contextmanager
-    def stored(self) -> Iterator[Transaction]:
-        """A snapshot of all entries as they are stored, also where the copy is not one of this project."""
-        with self._environment().reading() as reader:
-            yield reader
 
     def generation(self, path: str) -> Generation | None:
         """The present generation and hash of an output; None where nothing is recorded of it."""

@@ -100,7 +100,8 @@ class Feeder:
         with self._environment().reading() as reader:
             found, kept = reader.get(IDENTITY), reader.get(CURSOR)
         if found != self.identity or kept is None:
-            return self._make_again(difference(found, self.identity))
+            why = None if found is None else difference(found, self.identity) or "it has no position"
+            return self._make_again(why)
         cursor = Cursor.parse(kept.decode())
         self.log.check_cursor(cursor)
         self._kept, self._checkpoint = kept, Checkpoint(cursor.ledger, cursor)
@@ -159,17 +160,15 @@ def fits(found: bytes, project: str) -> bool:
     return found == identity(project, json.loads(found).get("ledger"))
 
 
-def difference(found: bytes | None, wanted: bytes) -> str | None:
-    """Why a copy is not the wanted one, in words; None where there is none yet."""
-    if found is None:
-        return None
+def difference(found: bytes, wanted: bytes) -> str | None:
+    """Why a copy is not the wanted one, in words; None where it is."""
     was, should = json.loads(found), json.loads(wanted)
     differs = [
         f"its {name} is {was.get(name)}, not {should[name]}"
         for name in should
         if was.get(name) != should[name]
     ]
-    return ", ".join(differs) or "it has no position"
+    return ", ".join(differs) or None
 
 
 def events_of(session: FoldSession, project: str, after: int, upto: int) -> Generator[Recorded, None, None]:

@@ -132,6 +132,21 @@ def test_an_output_that_another_writer_changes_meanwhile_is_compared_again(log: 
     assert generations(log, "out") == {"out": (2, A)}, "both are of the other writer: the content is the same"
 
 
+@pytest.mark.parametrize(
+    "known", [None, (1, A), (3, B), (9, B)], ids=["none", "old", "true", "of another ledger"]
+)
+def test_what_the_local_copy_has_of_an_output_is_only_a_hint(
+    shared: Ledger, project: str, known: tuple[int, str] | None
+) -> None:
+    for hash in (A, C, B):
+        shared.append(OpenOutput.name_of(project, "out"), OutputChanged(hash=hash))
+    stage = shared.load(OpenStage, project, "s")
+    stage.complete(completion(**{"out/": B}))
+    record(shared, [stage], outputs={"out": known})
+    output = shared.load(OpenOutput, project, "out")
+    assert (output.version, output.state.hash) == (3, B)
+
+
 def test_several_machines_write_to_one_run(log: Ledger) -> None:
     run, other = started(log), log.load(OpenRun, "p", "r")
     run.skip([Decided("a", "lock", "unchanged")])
@@ -197,11 +212,11 @@ def test_w4_05_runs_are_dropped_in_one_append_with_an_audit(log: Ledger) -> None
             record(log, [], run)
     newest_first = ids[::-1]
     before = log.bound()
-    assert drop_runs(log, "p", beyond(newest_first, 2), 2) == 2, "r1 goes on, and stays"
+    assert drop_runs(log, "p", beyond(newest_first, 2), 2).number == 2, "r1 goes on, and stays"
     dropped = [one for one in log.log(before, log.bound()) if one.topic == "build.run_dropped"]
     assert [one.stream for one in dropped] == [OpenRun.name_of("p", "r0"), OpenRun.name_of("p", "r2")]
     assert len(log.recorded_with(dropped[0])) == 2
-    assert drop_runs(log, "p", beyond(newest_first, 2), 2) == 0
+    assert drop_runs(log, "p", beyond(newest_first, 2), 2) == (0, None)
     assert events(log, "r0") == ["build.run_started", "build.run_ended", "build.run_dropped"]
 
 
@@ -215,7 +230,7 @@ def test_a_retention_keeps_at_least_one(log: Ledger) -> None:
 def test_w4_05_entries_of_commits_are_never_orphans(log: Ledger) -> None:
     entries = {"r1": 2, "gone": 3, "__committed__": 4}
     assert orphans(entries, ["r1"]) == {"gone": 3}
-    drop_cache(log, "p", orphans(entries, ["r1"]))
+    assert drop_cache(log, "p", orphans(entries, ["r1"])).number == 3
     assert events(log, "gone") == ["build.cache_dropped"]
     assert log.load(OpenRun, "p", "gone").state.status is None
 

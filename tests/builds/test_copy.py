@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
@@ -16,6 +18,7 @@ import psycopg
 import pytest
 
 import ledger
+from gateway.cli.main import main
 from ledger import Ledger, LedgerBusy, PathTooLongError, StateDBError
 from ledger.builds import Dep, How, OpenOutput, OpenRemote, OpenRun, OpenStage, Out
 from ledger.builds.manifests import StageStatus
@@ -25,6 +28,8 @@ from projections.builds import feeder, keys
 from projections.builds.check import CopyCheck
 from projections.builds.copy import BuildCopy
 from projections.builds.feeder import CURSOR, IDENTITY
+from projections.builds.fold import FORMAT
+from projections.builds.places import STORE
 from projections.builds.reading import Generation
 from projections.fold import ALL
 
@@ -83,7 +88,10 @@ def history(log: Ledger) -> None:
 def verified(copy: BuildCopy) -> list[str]:
     """What is wrong with a copy."""
     assert copy.log is not None
-    return [f"{one.about}: {one.says}" for one in CopyCheck(copy).differences(copy.log, ALL, lambda _: None)]
+    return [
+        f"{one.about}: {one.says}"
+        for one in CopyCheck(copy.folder).differences(copy.log, ALL, lambda _: None)
+    ]
 
 
 def test_the_copy_says_what_the_log_says(log: Ledger, copy: BuildCopy) -> None:
@@ -134,21 +142,20 @@ def test_w4_12_a_run_is_there_after_each_of_its_events(log: Ledger, copy: BuildC
 
 
 def test_w4_11_runs_are_listed_by_their_first_events(log: Ledger, copy: BuildCopy) -> None:
-    """Also one that was dropped and is recorded again; the ids say nothing of the order."""
+    """The ids say nothing of the order."""
     for name in ("b", "c", "a"):
         with log.open(OpenRun, PROJECT, name) as run:
             run.start()
     copy.catch_up()
     with copy.reading() as now:
-        manifest = now.run("b")
         assert (now.runs(), now.runs(2)) == (["a", "c", "b"], ["a", "c"])
     with log.open(OpenRun, PROJECT, "b") as run:
-        run.drop("retention")
+        run.end()
+        assert run.drop("retention")
     copy.catch_up()
     with copy.reading() as now:
         assert (now.runs(), now.run("b")) == (["a", "c"], None)
     assert verified(copy) == []
-    assert manifest is not None
 
 
 def test_a_dropped_run_takes_its_entries_of_the_run_cache(log: Ledger, copy: BuildCopy) -> None:
@@ -163,7 +170,8 @@ def test_a_dropped_run_takes_its_entries_of_the_run_cache(log: Ledger, copy: Bui
         stage.complete(completed(HASH, None))
         stage.complete(completed(OTHER, "r1", incremental=True))
     with log.open(OpenRun, PROJECT, "r1") as run:
-        run.drop("retention")
+        run.end()
+        assert run.drop("retention")
     with log.open(OpenStage, PROJECT, "u") as stage:
         stage.complete(completed(HASH, "r1"))
     copy.catch_up()
@@ -315,15 +323,15 @@ def test_a_copy_that_cannot_be_continued_is_made_again(
     caplog.set_level(logging.WARNING)
     match way:
         case "deleted":
-            for file in folder.iterdir():
-                file.unlink()
+            shutil.rmtree(folder)
         case "truncated":
             copy._environment().close()
-            os.truncate(folder / "data.mdb", (folder / "data.mdb").stat().st_size // 2)
+            data = folder / STORE / "data.mdb"
+            os.truncate(data, data.stat().st_size // 2)
         case "another project":
             spoil(copy, (IDENTITY, identity.replace(PROJECT.encode(), b"other")), (b"gen:stale", b"\0" * 8))
         case "older format":
-            spoil(copy, (IDENTITY, identity.replace(b'"format": 1', b'"format": 0')))
+            spoil(copy, (IDENTITY, identity.replace(b'"format": %d' % FORMAT, b'"format": 0')))
         case "no position":
             spoil(copy, (CURSOR, None))
     change(log, "out.txt", OTHER)
@@ -397,7 +405,7 @@ def test_a_verification_names_what_differs_and_repairs_it(log: Ledger, copy: Bui
         (keys.key(keys.DEP, "count", "mid/"), None),
         (keys.key(keys.REMOTE, "s3", "x"), b"1"),
     )
-    check = CopyCheck(copy)
+    check = CopyCheck(copy.folder)
     found = {one.about: one for one in check.differences(log, ALL, lambda _: None)}
     assert {about: one.says for about, one in found.items()} == {
         "build_output/proteome/out.txt": "the entry 'gen:out.txt' differs",
@@ -420,13 +428,38 @@ def ledger_verify(log: Ledger, check: CopyCheck, *, repair: bool) -> Any:
     return verify(log, checks=[check], repair=repair, processes=1)
 
 
+def test_pledger_verify_includes_the_copy_of_the_folder(
+    log: Ledger,
+    copy: BuildCopy,
+    dsn: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    history(log)
+    copy.catch_up()
+    below = tmp_path / "src"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    assert main(["--dsn", dsn, "verify", "--processes", "1"]) == 0
+    spoil(copy, (keys.key(keys.GENERATION, "out.txt"), None))
+    assert main(["--dsn", dsn, "verify", "--processes", "1", "--check", "build_copy", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (found["view"], found["says"]) == ("build_copy", "the entry 'gen:out.txt' is missing")
+    assert main(["--dsn", dsn, "verify", "--processes", "1", "--repair"]) == 0
+    assert copy.generation("out.txt") == Generation(1, HASH)
+    monkeypatch.chdir("/")
+    assert main(["--dsn", dsn, "verify", "--check", "build_copy"]) == 3
+    assert "there is no local copy of a build project" in capsys.readouterr().err
+
+
 def test_a_rebuild_changes_nothing_of_a_right_copy(log: Ledger, copy: BuildCopy) -> None:
     history(log)
     copy.catch_up()
-    with copy.stored() as reader:
+    with copy._environment().reading() as reader:
         before = dict(reader.cursor())
     assert copy.rebuild() == 9
-    with copy.stored() as reader:
+    with copy._environment().reading() as reader:
         assert dict(reader.cursor()) == before
 
 

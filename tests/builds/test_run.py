@@ -177,6 +177,28 @@ def test_an_executable_output_stays_one(build: GivenBuild) -> None:
     assert os.access(build.root / "tool", os.X_OK)
 
 
+def test_a_stage_waits_for_what_is_skipped_and_for_what_runs(build: GivenBuild) -> None:
+    build.declare("""
+    [stages.left]
+    command = "cp in.txt left.txt"
+    deps = ["in.txt"]
+    outs = ["left.txt"]
+    [stages.right]
+    command = "cp other.txt right.txt"
+    deps = ["other.txt"]
+    outs = ["right.txt"]
+    [stages.both]
+    command = "cat left.txt right.txt > both.txt"
+    deps = ["left.txt", "right.txt"]
+    outs = ["both.txt"]
+    """)
+    build.run()
+    for changed in ("in.txt", "other.txt"):
+        build.write(changed, f"new {changed}")
+        assert (build.run().ran, build.said["both"][0]) == (2, "ran")
+    assert build.read("both.txt") == "new in.txtnew other.txt"
+
+
 # Failures
 
 

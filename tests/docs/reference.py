@@ -37,7 +37,8 @@ PACKAGES = (
     "ledger.exchange",
     "projections", "projections.views", "projections.audit", "projections.verify",
     "projections.time_travel", "projections.pipelines", "projections.machines", "projections.jobs",
-    "consumers", "consumers.jobs", "consumers.kafka", "consumers.kafka.broker",
+    "projections.builds",
+    "consumers", "consumers.jobs", "consumers.builds", "consumers.kafka", "consumers.kafka.broker",
     "consumers.prefect_flows",
     "ledger.store", "ledger.embedded",
 )  # fmt: skip
