@@ -101,6 +101,17 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
             {"add": "tokens:add", "list": "tokens:list_", "revoke": "tokens:revoke"},
         ),
     },
+    "Builds": {
+        "builds": Group(
+            "Builds: run stages, see why they ran and what runs did.",
+            {
+                "run": "builds.run:run", "why": "builds.why:why", "status": "builds.status:status",
+                "history": "builds.history:history", "show": "builds.history:show",
+                "import": "builds.imports:import_", "gc": "builds.keep:gc", "verify": "builds.keep:verify",
+                "rebuild": "builds.keep:rebuild", "reset-fingerprints": "builds.keep:reset_fingerprints",
+            },
+        ),
+    },
     "Kafka": {
         "kafka": Group(
             "Kafka: a broker on this machine, and whether a cluster can be used.",

@@ -170,20 +170,26 @@ def _as_jsonb(value: Any) -> bool:
 # Reading
 
 
-def load(kind: type[S], data: str | bytes) -> S:
-    """The state in JSON text that `dump` wrote, as deeply frozen as a folded one. Raises UnreadableState."""
+def load(kind: type[S], data: str | bytes, *, frozen: bool = True) -> S:
+    """The state in JSON text that `dump` wrote, as deeply frozen as a folded one. Raises UnreadableState.
+
+    frozen: False leaves mappings as dicts, in a quarter of the time, for who only reads them.
+    """
     try:
         state = _decoder(kind)(data)
-        return cast("S", state if _is_solid(kind) else _solid(state))
+        return cast("S", _solid(state) if frozen and not _is_solid(kind) else state)
     except Exception as error:  # of msgspec, of pydantic, of the class
         raise UnreadableState(str(error)) from error
 
 
-def load_each(kind: type[S], texts: Sequence[str]) -> list[S]:
-    """The states in many texts, read in one call, which takes half the time. Raises UnreadableState."""
+def load_each(kind: type[S], texts: Sequence[str], *, frozen: bool = True) -> list[S]:
+    """The states in many texts, read in one call, which takes half the time. Raises UnreadableState.
+
+    frozen: as in `load`.
+    """
     try:
         states: list[S] = _decoder(list[kind])(f"[{','.join(texts)}]")  # type: ignore[valid-type]
-        return states if _is_solid(kind) else [cast("S", _solid(state)) for state in states]
+        return states if not frozen or _is_solid(kind) else [cast("S", _solid(state)) for state in states]
     except Exception as error:
         raise UnreadableState(str(error)) from error
 

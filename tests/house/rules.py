@@ -24,6 +24,7 @@ HOMES = {
     "eventsourcing": ("ledger/store", "projections"),
     "fastapi": ("gateway/http",),
     "kafka": ("consumers",),
+    "lmdb": ("projections/builds",),
     "prefect": ("consumers/prefect_flows",),
     "prefect_sqlalchemy": ("consumers/prefect_flows",),
     "prometheus_client": ("consumers/kafka", "projections"),
@@ -31,8 +32,10 @@ HOMES = {
     "psycopg_pool": ("ledger/log", "projections", "consumers"),
     "rich": ("gateway",),
     "starlette": ("gateway/http",),
+    "tomli_w": ("consumers/builds",),
     "typer": ("gateway",),
     "uvicorn": ("gateway/http",),
+    "yaml": ("consumers/builds",),
 }
 
 # Packages that only this project imports; the names of all others are for users, and stand on a page.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from consumers.election import Candidate
 from ledger import (
     BadInput,
     Cursor,
@@ -30,9 +31,8 @@ from projections.engine.follower import Follower
 
 from ..cluster import Cluster
 from ..envelope import Outgoing, record_of, source_of
-from ..routes import ROUTING, Routes, domain_of, partition_of
+from ..routes import ROUTING, Routes, partition_of
 from ..topics import COMPACTED, PARTITIONS, Topics
-from .candidate import SECONDS, Candidate
 from .checkpoint import Chain, RelayCheckpoint, has_records, read_checkpoint
 from .producer import Transactions
 
@@ -43,6 +43,8 @@ MAX_WAIT: Final = 0.005
 """Seconds between two reads of a quiet log."""
 FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
 """Seconds before the next life; doubled after a life that published nothing."""
+LEASE: Final = 3.0
+"""Seconds that an election holds without a renewal; then another relay follows one that is frozen."""
 _MAX_PLACES: Final = 100_000
 
 _log = logging.getLogger(__name__)
@@ -50,6 +52,10 @@ _log = logging.getLogger(__name__)
 
 class Derived(Protocol):
     """Records that follow from events, published in the same transaction as they."""
+
+    def begin(self, after: int) -> None:
+        """A life begins: the next records are those of the events after this position."""
+        ...
 
     def topics(self, routes: Routes, domains: Iterable[str]) -> Mapping[str, int | None]:
         """The topics for events of these domains, each with its number of partitions; None: as for events.
@@ -98,7 +104,7 @@ class Relay:
         start: int | None = None,
         compression: str | None = None,
         block_events: int = BLOCK_EVENTS,
-        lease: float = SECONDS,
+        lease: float = LEASE,
         derived: Sequence[Derived] = (),
     ) -> None:
         if not name:
@@ -120,9 +126,10 @@ class Relay:
         published: called after each block. Outages of PostgreSQL and Kafka are waited for.
         Raises TopicMismatch, CursorMismatch, NoPermission: a person must decide.
         """
-        with Candidate(Leases(self.ledger), election_of(self.routes), self.lease) as candidate:
+        candidate = Candidate(Leases(self.ledger), election_of(self.routes), self.lease)
+        with candidate.standing():
             pause = FIRST_PAUSE
-            while candidate.wait(stop):
+            while candidate.term(stop) is not None:
                 before = self.statistics.blocks
                 try:
                     with Life(self, candidate, published) as life:
@@ -149,7 +156,7 @@ class Life:
         self.relay, self.candidate, self.published = relay, candidate, published
         self.ledger = relay.ledger.identity.ledger
         self._source = source_of(self.ledger)
-        self._places: dict[str, tuple[str, int]] = {}
+        self._places: dict[str, tuple[str, int]] = {}  # topic and partition of streams
         self._derived: dict[str, int] = {}
         self._begun: Sequence[Recorded] = ()
 
@@ -164,6 +171,8 @@ class Life:
             self.producer.fence()
             self.checkpoint = self._checked(read_checkpoint(relay.cluster, routes))
             self._derive(self.checkpoint.chains)
+            for derived in relay.derived:
+                derived.begin(max(self.checkpoint.cursor.position, self.checkpoint.start))
         except BaseException:
             self.producer.close()
             raise
@@ -200,12 +209,12 @@ class Life:
     # A block
 
     def _publish(self, block: Sequence[Recorded]) -> None:
-        chains = self._chains_for(block)
+        chains = self._with_places(block)
         last = {name: list(chain.last) for name, chain in chains.items()}
         counts = {name: chain.count for name, chain in chains.items()}
         records = []
         for event in block:
-            topic, partition = self._place(event.stream, chains)
+            topic, partition = self._places[event.stream]
             before = last[topic]
             records.append(record_of(event, before[partition], self._source, topic, partition))
             before[partition] = event.position
@@ -234,22 +243,17 @@ class Life:
         statistics.error = None
         self.published(statistics)
 
-    def _place(self, stream: str, chains: Mapping[str, Chain]) -> tuple[str, int]:
-        """Topic and partition of a stream."""
-        if (place := self._places.get(stream)) is None:
-            if len(self._places) >= _MAX_PLACES:
-                self._places.clear()
-            topic = self.relay.routes.topic_of(stream)
-            place = self._places[stream] = topic, partition_of(stream.encode(), len(chains[topic].last))
-        return place
-
-    def _chains_for(self, block: Sequence[Recorded]) -> dict[str, Chain]:
-        """The chains of all topics, with those of the block's events; new topics are created."""
-        chains = dict(self.checkpoint.chains)
-        names = {self.relay.routes.topic(domain_of(event.stream)) for event in block}
-        if fresh := names - chains.keys():
+    def _with_places(self, block: Sequence[Recorded]) -> dict[str, Chain]:
+        """The chains of all topics, after each stream of a block got its place; new topics are created."""
+        chains, streams = dict(self.checkpoint.chains), {event.stream for event in block}
+        if len(self._places) > _MAX_PLACES:
+            self._places.clear()
+        topics = {stream: self.relay.routes.topic_of(stream) for stream in streams - self._places.keys()}
+        if fresh := set(topics.values()) - chains.keys():
             chains |= {name: self._new_chain(name) for name in sorted(fresh)}
             self._derive(chains)
+        for stream, topic in topics.items():
+            self._places[stream] = topic, partition_of(stream.encode(), len(chains[topic].last))
         return chains
 
     def _new_chain(self, name: str) -> Chain:
