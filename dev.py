@@ -355,6 +355,8 @@ def lock(args):
             "broker",
             "--extra",
             "telemetry",
+            "--extra",
+            "builds",
             "--universal",
         ]
         command += ["--python-version", "3.11", "--generate-hashes", "--quiet", "-o", LOCK]

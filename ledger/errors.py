@@ -5,7 +5,7 @@ LedgerError
 ├── BadInput                 invalid input: it can never be recorded; nothing was sent
 │   ├── BadName              a stream name, key part, topic or id that cannot be used
 │   ├── BadBody              a body that PostgreSQL would change or refuse
-│   ├── BadFile              a file to import that is malformed; names the place
+│   ├── BadFile              a file that is malformed; names the place
 │   ├── UnknownFlag          an item of this level has no such flag
 │   ├── UnknownView          no class of this process declares a view of this name
 │   ├── UnknownMachine       no machine of this name is defined
@@ -17,7 +17,8 @@ LedgerError
 │   ├── UnknownOperation     no operation is registered under this name
 │   ├── BadPayload           a payload does not fit the model of its operation
 │   ├── BadMetadata          the metadata of a move does not fit the model of the transition
-│   └── WrongIdent           an ident of another kind than the one that is needed here
+│   ├── WrongIdent           an ident of another kind than the one that is needed here
+│   └── InvalidAstHashKeyError   the key of a fingerprint has an empty part, a NUL, or is too long
 ├── Refused                  the ledger refused a valid request; nothing was stored
 │   ├── MoveNotAllowed       the domain does not allow this move
 │   │   └── TransitionFailed the machine has no transition from the present state to that one
@@ -32,11 +33,13 @@ LedgerError
 │   ├── BeingBuilt           another process is building this view
 │   ├── GroupRuns            consumers of this group run: stop them first
 │   ├── DefinitionChanged    the view was built by another definition: rebuild it
+│   ├── FedFromElsewhere     the view is fed with the events of another ledger: its own log cannot build it
 │   ├── EventsMissing        the view lacks events before those that were handed in
 │   ├── ViewsDiffer          the rebuilt view differs from the live one by more than was allowed
 │   ├── ClaimLost            the work was taken over, ended or undone before it finished
 │   │   └── WorkStopped      the job was cancelled or its lease lost: the operation must stop
 │   ├── DuplicateJob         a job with the same deduplication key is queued or running
+│   ├── StageAlreadyRunningError another runner has a claim on this stage of a build
 │   └── LockLost             the lock of a scope was lost, and others may have changed what it read
 ├── JobUnsuccessful          a job whose result was requested did not succeed
 ├── StreamNotFound           nothing is recorded under this name
@@ -50,6 +53,11 @@ LedgerError
 │   ├── TopicMismatch        the topics are not those that the checkpoint or the ledger says
 │   ├── ChainBroken          a record of a topic is missing, or one is there twice
 │   └── Undecodable          a record that is no event of a ledger, or does not fit its model
+├── StateDBError             the state of a build cannot be read or written in its local copy
+│   ├── PathTooLongError     the key of a path or name is longer than the store takes
+│   ├── DatabaseFullError    the local copy cannot grow: the disk or its limit is full
+│   ├── StateDBClosed        the store is closed
+│   └── StateDBReadonly      the store was opened for reading only
 ├── SchemaMismatch           the database and this code do not fit; run `pledger init`
 ├── DamagedLedger            the database contradicts itself; nothing more is appended
 └── ServerUnavailable        the server cannot be used at the moment
@@ -100,7 +108,7 @@ class BadBody(BadInput):
 
 
 class BadFile(BadInput):
-    """A file to import that is malformed; `place` is the place in it."""
+    """A file that is malformed; `place` is the place in it."""
 
     def __init__(self, file: str, place: str, wrong: str) -> None:
         super().__init__(f"{file}, {place}: {wrong}" if place else f"{file}: {wrong}")
@@ -198,6 +206,14 @@ class BadMetadata(BadInput):
 
 class WrongIdent(BadInput, TypeError):
     """An ident of another kind than the one that is needed here."""
+
+
+class InvalidAstHashKeyError(BadInput):
+    """The key of a fingerprint has an empty part, a NUL in a part, or is too long (spec S4-15)."""
+
+    def __init__(self, part: str, value: object, wrong: str) -> None:
+        super().__init__(f"the fingerprint's {part} {shown(value)} {wrong}")
+        self.part, self.value, self.wrong = part, value, wrong
 
 
 class Refused(LedgerError):
@@ -345,6 +361,17 @@ class DefinitionChanged(Refused):
         self.view, self.copy = view, copy
 
 
+class FedFromElsewhere(Refused):
+    """The view is fed with the events of another ledger: its own log cannot build it."""
+
+    def __init__(self, view: str, source: object) -> None:
+        super().__init__(
+            f"view {view} is fed with the events of ledger {source}, which this log does not have: to "
+            f"build it anew from Kafka, run `pledger views feed {view} --anew`"
+        )
+        self.view, self.source = view, source
+
+
 class EventsMissing(Refused):
     """The view lacks events before those that were handed in: read them from the log first."""
 
@@ -394,6 +421,17 @@ class DuplicateJob(Refused):
             f"job {job} with the deduplication key {key} is queued or running: wait for it, or cancel it"
         )
         self.key, self.job = key, job
+
+
+class StageAlreadyRunningError(Refused):
+    """Another runner has a claim on this stage of a build (spec S4-42). token: of that claim."""
+
+    def __init__(self, stage: str, runner: str, token: int) -> None:
+        super().__init__(
+            f"stage {stage} is already running ({runner}, token {token}): wait for it; once its lease has "
+            "run out, a run takes it over"
+        )
+        self.stage, self.runner, self.token = stage, runner, token
 
 
 class LockLost(Refused):
@@ -532,6 +570,44 @@ class Undecodable(KafkaFailed):
     def __init__(self, topic: str, partition: int, offset: int, wrong: str) -> None:
         super().__init__(f"{topic}, partition {partition}, offset {offset}: {wrong}")
         self.topic, self.partition, self.offset, self.wrong = topic, partition, offset, wrong
+
+
+class StateDBError(LedgerError):
+    """The state of a build cannot be read or written in its local copy (spec S4-04)."""
+
+
+class PathTooLongError(StateDBError, ValueError):
+    """The key of a path or name is longer than the store takes (spec S4-04). size, most: in bytes."""
+
+    def __init__(self, path: str, size: int, most: int) -> None:
+        super().__init__(f"the key of {shown(path)} has {size} bytes, more than the maximum of {most}")
+        self.path, self.size, self.most = path, size, most
+
+
+class DatabaseFullError(StateDBError):
+    """The local copy cannot grow: the disk is full, or its limit is reached (spec S4-04)."""
+
+    def __init__(self, folder: str, reason: str) -> None:
+        super().__init__(
+            f"the local copy {folder} cannot grow: {reason}; free some space, or delete {folder}: it is made "
+            "again from the ledger"
+        )
+        self.folder, self.reason = folder, reason
+
+
+class StateDBClosed(StateDBError, RuntimeError):
+    """The store is closed (spec S4-03)."""
+
+    def __init__(self) -> None:
+        super().__init__("Cannot operate on closed StateDB: open it again")
+
+
+class StateDBReadonly(StateDBError, RuntimeError):
+    """The store was opened for reading only (spec S4-02)."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"Cannot call {method} on a readonly StateDB: open it without readonly=True")
+        self.method = method
 
 
 class SchemaMismatch(LedgerError):

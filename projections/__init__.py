@@ -7,7 +7,8 @@ Projections: the follower of the log, and the views built from it.
         …
     rebuild(log, *views_named(["in_state"]))            # makes one anew beside the live one
 
-The shipped views are `in_state`, `progress`, `items`, `activity`, `jobs` and `work`; `engine` drives them.
+The shipped views are `in_state`, `progress`, `items`, `activity`, `jobs`, `work`, `build_stages` and
+`build_runs`; `engine` drives them.
 `feeds` delivers their changes, `audit` queries the past, `verify` checks the stored state against the events,
 and `time_travel` makes the whole ledger as of a past position.
 """

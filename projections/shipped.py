@@ -7,7 +7,9 @@ from typing import Final
 
 from ledger.domain.known import KNOWN
 
-DOMAINS: Final = ("ledger.jobs", "ledger.machines", "ledger.pipelines.lsm", "ledger.pipelines.psoct")
+DOMAINS: Final = (
+    "ledger.builds", "ledger.jobs", "ledger.machines", "ledger.pipelines.lsm", "ledger.pipelines.psoct",
+)  # fmt: skip
 """The packages of the shipped domains; each domain names its views."""
 VIEWS: Final = ("projections.views.in_state", "projections.views.progress", "projections.views.activity")
 """The modules that define the views of all domains; the SQL of each lies beside it, under the view's name."""

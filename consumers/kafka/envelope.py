@@ -32,6 +32,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from ledger import Recorded
 
 MAX_BODY: Final = 900_000
@@ -42,6 +44,9 @@ JSON: Final = b"application/json"
 BYTES: Final = b"application/octet-stream"
 _URN: Final = "urn:ledger:"
 _DATAREF: Final = b"ledger:"
+_TIME_LENGTH: Final = len("2026-01-01T00:00:00.000000Z")
+_json_of: Final = msgspec.json.Encoder().encode
+"""Of a time it takes a tenth of what `datetime.isoformat` takes."""
 _SPECVERSION: Final = ("ce_specversion", b"1.0")
 _JSON_CONTENT: Final = ("content-type", JSON)
 _BYTES_CONTENT: Final = ("content-type", BYTES)
@@ -99,29 +104,30 @@ def record_of(event: Recorded, previous: int, source: bytes, topic: str, partiti
     Whether the body is too large is decided here, before it is sent: the broker's refusal would end the
     producer, and each one after it.
     """
-    value = (event.raw or b"") if event.data is None else event.data.encode()
-    meta = None if event.meta_data is None else event.meta_data.encode()
-    key, position = event.stream.encode(), str(event.position).encode()
+    at, stream, version, kind, schema, data, raw, meta_data, recorded_at = event
+    key, position = stream.encode(), b"%d" % at
+    value = raw or b"" if data is None else data.encode()
+    meta = b"" if meta_data is None else meta_data.encode()
     headers = [
         _SPECVERSION,
         ("ce_id", position),
         ("ce_source", source),
-        ("ce_type", event.topic.encode()),
+        ("ce_type", kind.encode()),
         ("ce_subject", key),
-        ("ce_time", time_text(event.recorded_at).encode()),
-        _JSON_CONTENT if event.raw is None else _BYTES_CONTENT,
+        ("ce_time", _time(recorded_at)),
+        _JSON_CONTENT if raw is None else _BYTES_CONTENT,
         ("ce_ledgerposition", position),
-        ("ce_ledgerversion", str(event.version).encode()),
-        ("ce_ledgerschema", str(event.schema).encode()),
-        ("ce_ledgerprev", str(previous).encode()),
+        ("ce_ledgerversion", b"%d" % version),
+        ("ce_ledgerschema", b"%d" % schema),
+        ("ce_ledgerprev", b"%d" % previous),
     ]
-    if len(value) + len(meta or b"") > MAX_BODY:
+    if len(value) + len(meta) > MAX_BODY:
         headers.append(("ce_dataref", _DATAREF + position))
-        value, meta = b"", meta if meta is not None and len(meta) <= MAX_META else None
-    if meta is not None:
+        value, meta = b"", meta if len(meta) <= MAX_META else b""
+    if meta:
         headers.append(("ce_ledgermeta", meta))
-        if b"traceparent" in meta and (traceparent := _traceparent_in(meta)):
-            headers.append(("traceparent", traceparent.encode()))
+        if traceparent := _traceparent_in(meta):
+            headers.append(("traceparent", traceparent))
     return Outgoing(topic, partition, key, value, headers)
 
 
@@ -161,16 +167,23 @@ def envelope_of(key: bytes | None, value: bytes | None, headers: Iterable[tuple[
 
 def time_text(moment: datetime) -> str:
     """A time in UTC as RFC 3339 with six decimals."""
-    return f"{moment.isoformat(timespec='microseconds')[:26]}Z"
+    return _time(moment).decode()
+
+
+def _time(moment: datetime) -> bytes:
+    text = _json_of(moment)[1:-1]  # without microseconds where there are none
+    return text if len(text) == _TIME_LENGTH else text[:19] + b".000000Z"
 
 
 def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode()
 
 
-def _traceparent_in(meta: bytes) -> str | None:
+def _traceparent_in(meta: bytes) -> bytes | None:
+    if b"traceparent" not in meta:
+        return None
     try:
         value = json.loads(meta).get("traceparent")
     except (ValueError, AttributeError):  # another writer's metadata: any JSON
         return None
-    return value if isinstance(value, str) else None
+    return value.encode() if isinstance(value, str) else None

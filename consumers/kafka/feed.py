@@ -52,7 +52,8 @@ class KafkaFeed:
     """Feeds views with the events that a relay publishes under a prefix.
 
     ledger: where the views are. source: the ledger of the events, if it can be reached; only needed for
-    bodies that are too large for a record. events: how many events were applied, counted once for all views;
+    bodies that are too large for a record. anew: build the views anew from the beginning of the topics, while
+    readers see what is there; then go on. events: how many events were applied, counted once for all views;
     position: of the last one.
     """
 
@@ -64,10 +65,12 @@ class KafkaFeed:
         prefix: str = "ledger",
         *,
         source: Ledger | None = None,
+        anew: bool = False,
     ) -> None:
         self.ledger, self.views, self.cluster, self.source = ledger, list(views), cluster, source
         self.routes = Routes(prefix)
         self.events, self.position = 0, 0
+        self._anew = {view.name for view in views} if anew else set()
 
     def run(
         self,
@@ -100,7 +103,10 @@ class KafkaFeed:
             )
         with ExitStack() as stack:
             feeds = [
-                stack.enter_context(Feed(self.ledger, view, checkpoint.cursor.ledger)) for view in self.views
+                stack.enter_context(
+                    Feed(self.ledger, view, checkpoint.cursor.ledger, anew=view.name in self._anew)
+                )
+                for view in self.views
             ]
             self._check_start(feeds, checkpoint.start)
             begin = least([Places.parse(feed.place) for feed in feeds])
@@ -109,7 +115,8 @@ class KafkaFeed:
                 if events := [self._whole(each) for each in merge.poll(POLL)]:
                     self._take(feeds, events, str(merge.places))
                     moved(self.position)
-                if until is not None and merge.watermark >= until:
+                self._anew -= {feed.view.name for feed in feeds if feed.anew and feed.show()}
+                if until is not None and merge.watermark >= until and not self._anew:
                     return
 
     def _check_start(self, feeds: Sequence[Feed], start: int) -> None:

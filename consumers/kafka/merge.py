@@ -170,7 +170,7 @@ class Merge:
         if chain is None or chain.topic.id != topic_id:
             raise TopicMismatch(
                 topic, "it is not the topic that was read before: it was made anew",
-                "feed the views anew, into an empty schema",
+                "feed the views anew (--anew)",
             )  # fmt: skip
 
     def _take(self, place: TopicPartition) -> None:

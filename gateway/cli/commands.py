@@ -94,6 +94,15 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
         ),
         "reaper": Group("The reaper: ends claims of vanished workers.", {"run": "jobs.worker:run_reaper"}),
     },
+    "Builds": {
+        "builds": Group(
+            "Builds: run stages, see why they ran and what runs did.",
+            {
+                "why": "builds.why:why", "history": "builds.history:history", "show": "builds.history:show",
+                "status": "builds.status:status", "import": "builds.imports:import_",
+            },
+        ),
+    },
     "Kafka": {
         "kafka": Group(
             "Kafka: a broker on this machine, and whether a cluster can be used.",

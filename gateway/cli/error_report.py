@@ -63,7 +63,7 @@ def code_of(error: Exception) -> Code:
     match error:
         case e.StreamConflict() | e.GuardFailed() | e.CommandReused() | e.LockTimeout() | e.BeingBuilt():
             return Code.CONFLICT
-        case e.DuplicateJob() | e.GroupRuns():
+        case e.DuplicateJob() | e.GroupRuns() | e.StageAlreadyRunningError():
             return Code.CONFLICT
         case e.JobUnsuccessful():
             return Code.UNSUCCESSFUL

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ledger.pipelines import Pipeline
 
 T = TypeVar("T")
-DOMAINS = ("ledger.jobs", "ledger.machines", "ledger.pipelines.lsm", "ledger.pipelines.psoct")
+DOMAINS = (
+    "ledger.builds", "ledger.jobs", "ledger.machines", "ledger.pipelines.lsm", "ledger.pipelines.psoct",
+)  # fmt: skip
 """Modules that declare the streams that `show` can fold; `--domain` and LEDGER_DOMAINS name further ones."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: one object, or one object per line.")]

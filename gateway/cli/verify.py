@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from projections.verify.difference import Difference, Kind
     from projections.verify.run import Check
 
+COPY = "build_copy"
+"""What the check of a local copy is called."""
 LISTED = 100
 """How many differences are listed by default."""
 COLUMNS = (
@@ -47,7 +50,8 @@ Checked = Annotated[
     typer.Option(
         "--check",
         metavar="VIEW",
-        help="Check only this view; '' checks none. Default: all views, if all streams are checked.",
+        help="Check only this view, or `build_copy`, the local copy of a build project; '' checks none. "
+        "Default: all of them, if all streams are checked.",
     ),
 ]
 Listed = Annotated[
@@ -76,7 +80,8 @@ def verify(
 
     Folds every stream from its first event and compares version, status and state with its head; looks for
     gaps in versions, positions that do not ascend and events that cannot be read; compares command ids and
-    views. Appends may continue meanwhile, and are not reported as differences.
+    views, and in the folder of a build project its local copy. Appends may continue meanwhile, and are not
+    reported as differences.
 
     --repair restores heads, command ids and views that are missing or behind from the events. A head or
     command id that contradicts the events is evidence that events were lost or changed. It is reported and
@@ -155,9 +160,25 @@ def _checks(session: Session, names: list[str] | None, which: Which) -> list[Che
         return []
     from projections.engine.check import ViewCheck
 
-    wanted = [name for name in names or [] if name]
+    wanted = [name for name in names or [] if name and name != COPY]
     views = views_for(session, wanted) if wanted or names is None else []
-    return [ViewCheck(view) for view in views]
+    return [*map(ViewCheck, views), *_check_of_copy(names)]
+
+
+def _check_of_copy(names: list[str] | None) -> list[Check]:
+    """The check of the local copy here or above; none where there is none. Raises NotThere if it is named."""
+    from projections.builds.places import copy_near
+
+    folder = copy_near(Path.cwd()) if names is None or COPY in names else None
+    if folder is not None:
+        try:
+            from projections.builds import CopyCheck
+        except ImportError as error:
+            raise NotThere(f"{folder} is not verified: {error}; `--check VIEW` leaves it out") from error
+        return [CopyCheck(folder)]
+    if COPY in (names or []):
+        raise NotThere("there is no local copy of a build project in this folder or above it")
+    return []
 
 
 class _Listing:

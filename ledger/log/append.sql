@@ -25,3 +25,8 @@ SELECT {schema}.append_many(%s::jsonb, %b::text[], %b::integer[], %b::integer[],
 -- Append events by many appends that know nothing of each other, each with an outcome of its own.
 SELECT {schema}.append_each(%s::jsonb, %b::text[], %b::text[], %b::text[], %b::smallint[], %b::text[], %b::bytea[],
                             %b::text[]);
+
+-- name: append_group
+-- Append one event to each of several streams, by appends that know nothing of each other.
+SELECT {schema}.append_group(%b::text[], %b::bigint[], %b::text[], %b::smallint[], %b::text[], %b::text[], %b::text[],
+                             %b::text[], %b::integer[]);

@@ -1,7 +1,8 @@
 """
 The call that records many appends that know nothing of each other: one transaction, an outcome for each.
 
-The function and what it promises: functions/4_append_each.sql. Who calls it: `ledger.log.committer`.
+The functions and what they promise: functions/4_append_group.sql for the commonest appends, 4_append_each.sql
+for all. Who calls them: `ledger.log.committer`.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ from itertools import chain
 from json.encoder import encode_basestring_ascii
 from typing import Final, NamedTuple
 
-from .append import Append, Appended, digest_of
+from .append import Append, Appended, Exact, Guard, digest_of
 from .appender import SQL, refusal, spec
-from .binary import BYTEA, array, columns, elements, integers, number, numbers, texts
+from .binary import BYTEA, array, columns, elements, integers, joined, number, numbers, optional, text, texts
 from .connection import CallingConnection
 from .recorded import Meta
 
-ALONE: Final = "alone"
-"""The outcome of an append that would have to wait for a lock: it is not recorded, and to be sent alone."""
 _FORMATS = [0, 1, 1, 1, 0, 1, 1, 1]
+_GROUP_FORMATS = [1, 0, 1, 0, 1, 1, 1, 1, 0]
 
 
 class Outcome(NamedTuple):
@@ -46,18 +46,72 @@ class Outcome(NamedTuple):
         return Appended(position, last, micros, ((append.stream, version),), word == "repeated")
 
 
+ALONE: Final = Outcome("alone", 0, 0, 0, None, None)
+"""The outcome of an append that is not recorded, and is to be sent alone: only that says why, or waits."""
+
+
+@cache
+def _call_group(schema: str) -> tuple[bytes, bytes]:
+    return SQL.append_group.prepared(schema)
+
+
 @cache
 def _call(schema: str) -> tuple[bytes, bytes]:
     return SQL.append_each.prepared(schema)
 
 
+Row = tuple[bytes, ...]
+"""An append as append_group takes it: an element of each of its arrays."""
+
+
+def row_of(append: Append, meta: Meta) -> Row | None:
+    """The append for append_group; None where it is not of the kind that this function records.
+
+    Its own thread makes it, while another one sends what came before.
+    """
+    stream, events, expected, status, state, base, state_schema, set_token, head = append
+    if len(events) != 1 or set_token is not None or not head or meta.command or isinstance(expected, Guard):
+        return None
+    ((topic, schema, data, _, own_meta),) = events
+    try:
+        at = expected.version if isinstance(expected, Exact) else expected.NUMBER
+        if data is None or (state is not None and base != at):
+            return None
+        meta_text = text(own_meta or meta.text or meta.body())
+        return (
+            text(stream), b"%d" % at, text(topic), b"%d" % schema, text(data), meta_text,
+            optional(status), optional(state), b"%d" % (state_schema or 0),
+        )  # fmt: skip
+    except (AttributeError, TypeError, ValueError):  # append_each refuses it
+        return None
+
+
+def send_group(
+    connection: CallingConnection, schema: str, streams: Sequence[str], rows: Sequence[Row]
+) -> list[Outcome | Appended]:
+    """Record the appends of these rows by append_group; their outcomes, in this order.
+
+    streams: theirs, all different. Raises psycopg's errors: then nothing of any is recorded. UniqueViolation:
+    a head is behind its events.
+    """
+    values = [
+        joined(column) if is_binary else b"{%s}" % b",".join(column)
+        for column, is_binary in zip(zip(*rows, strict=True), _GROUP_FORMATS, strict=True)
+    ]
+    record = connection.call(*_call_group(schema), values, _GROUP_FORMATS)
+    first, begun, positions, versions = columns(record)
+    found: list[Outcome | Appended] = [ALONE] * len(rows)
+    if positions is not None:
+        before, micros = number(first or b""), number(begun or b"")
+        for position, version in zip(numbers(positions), numbers(versions), strict=True):
+            nth = position - before
+            found[nth] = Appended(position, position, micros + nth, ((streams[nth], version),))
+    return found
+
+
 def send_each(
     connection: CallingConnection, schema: str, appends: Sequence[tuple[Append, Meta]]
 ) -> list[Outcome]:
-    """Record these appends, each of one stream with at least one event; their outcomes, in this order.
-
-    Raises psycopg's errors, and what a text raises that cannot be sent: then nothing of any is recorded.
-    """
     topics, schemas, datas, raws, metas = zip(*chain.from_iterable(a.events for a, _ in appends), strict=True)
     values = [
         f"[{','.join([_spec_of(append, meta.command) for append, meta in appends])}]".encode(),

@@ -227,7 +227,7 @@ def _send_one(connection: CallingConnection, schema: str, append: Append, meta: 
     """Record one event by append_one; None where the head is behind the events: nothing is recorded then."""
     stream, (body,), _, status, state, base, state_schema, _, head = append
     topic, number, data, raw, own_meta = body
-    at, wanted, token = _expectation(append)
+    at, wanted, token = expectation(append)
     meta = own_meta or meta
     try:
         values = [
@@ -256,7 +256,7 @@ def _send_one(connection: CallingConnection, schema: str, append: Append, meta: 
     return Appended(position, position, micros, ((stream, version),))
 
 
-def _expectation(append: Append) -> tuple[int, Sequence[str] | None, int | None]:
+def expectation(append: Append) -> tuple[int, Sequence[str] | None, int | None]:
     """What is expected, as the SQL functions take it: a number, and the statuses and the token of a guard."""
     expected = append.expected
     if isinstance(expected, Exact):
@@ -279,7 +279,7 @@ def _send_stream(
     topics, schemas, datas, raws, metas = zip(*events, strict=True)
     if None in topics:
         raise BadInput(f"an event of {stream} has no topic")
-    number, wanted, token = _expectation(append)
+    number, wanted, token = expectation(append)
     for texts in (topics, datas, metas, (stream, meta, status, state, command)):
         _check_texts(texts)
     digest = digest_of((append,)) if command else None
@@ -408,7 +408,7 @@ def spec(append: Append) -> str:
         more += f',"base":{base},"schema":{"null" if schema is None else schema}'
     if token is not None:
         more += f',"set_token":{token}'
-    number, wanted, wanted_token = _expectation(append)
+    number, wanted, wanted_token = expectation(append)
     if isinstance(expected, Guard):
         more += f',"wanted":{json.dumps(wanted)},"token":{json.dumps(wanted_token)}'
     return (

@@ -50,6 +50,22 @@ def array(values: Sequence[Any], kind: int = TEXT) -> bytes | None:
     return None if values and values.count(None) == len(values) else b"".join(parts)
 
 
+def text(value: str) -> bytes:
+    """An element of a text[]."""
+    raw = value.encode()
+    return _COUNT.pack(len(raw)) + raw
+
+
+def optional(value: str | None) -> bytes:
+    """An element of a text[] that may be null."""
+    return _NULL if value is None else text(value)
+
+
+def joined(elements: Sequence[bytes]) -> bytes:
+    """A text[] of these elements."""
+    return _ARRAY.pack(1, 1, TEXT, len(elements), 1) + b"".join(elements)
+
+
 def integers(values: Sequence[int]) -> bytes:
     """An array of any integers: in the format of texts."""
     return b"{%s}" % ",".join(map(str, values)).encode()

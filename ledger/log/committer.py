@@ -20,15 +20,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from threading import Lock
 from typing import Final
 
 import psycopg
-from psycopg.errors import LockNotAvailable, QueryCanceled
+from psycopg.errors import LockNotAvailable, QueryCanceled, UniqueViolation
 
 from .append import Append, Appended
-from .append_each import ALONE, Outcome, send_each
+from .append_each import ALONE, Outcome, Row, row_of, send_each, send_group
 from .appender import Appender, Lost
+from .connection import CallingConnection
 from .pool import Pool, Process
 from .recorded import Meta
 from .server_errors import TRANSIENT
@@ -48,17 +50,21 @@ _OF_THE_MOMENT: Final = (*TRANSIENT, LockNotAvailable, QueryCanceled)
 class Waiting:
     """An append on its way.
 
+    row: what the database gets of it; made by its own thread, or by who leads if that comes first.
     turn: released once it leads, or its outcome is known. group: of one that leads, what it sends, itself
-    first. leader: who sends it. since: when it began to lead. ended: it leads no more.
+    first. leader: who sends it. since: when it began to lead. ended: it leads no more. after: whom to wake
+    once it is awake: threads that wake all at once would only wait for each other, as Python runs one.
     """
 
-    __slots__ = ("append", "ended", "group", "leader", "meta", "outcome", "since", "turn")
+    __slots__ = ("after", "append", "ended", "group", "leader", "meta", "outcome", "row", "since", "turn")
 
     def __init__(self, append: Append, meta: Meta) -> None:
         self.append, self.meta = append, meta
         self.group: list[Waiting] = []
         self.leader: Waiting | None = None
-        self.outcome: Outcome | Lost | None = None
+        self.after: Waiting | None = None
+        self.outcome: Appended | Outcome | Lost | None = None
+        self.row: Row | None = None
         self.since, self.ended = 0.0, False
         self.turn: Lock
 
@@ -114,7 +120,9 @@ class Committer:
         outcome = mine.outcome
         if isinstance(outcome, Lost):
             return self._appender.append((mine.append,), mine.meta, lost=outcome)
-        if outcome is None or outcome.word == ALONE:
+        if isinstance(outcome, Appended):
+            return outcome
+        if outcome is None or outcome.word == ALONE.word:
             return self._appender.append((mine.append,), mine.meta)
         return outcome.result(mine.append, mine.meta.command)
 
@@ -161,6 +169,7 @@ class Committer:
     def _wait(self, mine: Waiting) -> None:
         """Wait until it is decided, or leads, or is to go alone."""
         try:
+            mine.row = row_of(mine.append, mine.meta)
             if not mine.turn.acquire(timeout=PATIENCE) and not self._leave(mine):
                 while not (mine.turn.acquire(timeout=1.0) or mine.group):
                     if mine.leader is not None and mine.leader.ended:  # and was interrupted before it told
@@ -169,6 +178,9 @@ class Committer:
         except BaseException:
             self._leave(mine)
             raise
+        finally:
+            if mine.after is not None:
+                mine.after.turn.release()
         if mine.group:
             with self._mutex:
                 self._gather(mine)
@@ -196,8 +208,8 @@ class Committer:
         return None
 
     def _end(self, mine: Waiting) -> None:
-        """Pass the lead on, and wake the followers."""
-        mine.ended, group = True, mine.group
+        """Pass the lead on, and wake the first follower, who wakes the next."""
+        mine.ended, group, mine.group = True, mine.group, []  # no circle is left to the collector of garbage
         with self._mutex:
             self._leading.discard(mine)
             self._inside -= len(group)
@@ -207,25 +219,25 @@ class Committer:
             heir = self._heir() if self._queue else None
         if heir is not None:
             heir.turn.release()
-        for one in group:
-            if one is not mine:
-                one.outcome = one.outcome or _interrupted()
-                one.turn.release()
+        for one, after in pairwise(group):
+            one.after, after.outcome = after, after.outcome or _interrupted()
+        if mine.after is not None:
+            mine.after.turn.release()
 
     # The group
 
     def _send(self, group: Sequence[Waiting]) -> None:
         """Set the outcome of each append of a group; where it is refused, of its halves."""
         if len(group) == 1:
-            group[0].outcome = _ALONE
+            group[0].outcome = ALONE
             return
-        outcomes: Sequence[Outcome | Lost]
+        outcomes: Sequence[Appended | Outcome | Lost]
         try:
             outcomes = self._call(group)
         except Lost as lost:
             outcomes = [Lost(lost.error) for _ in group]
         except _OF_THE_MOMENT:
-            outcomes = [_ALONE] * len(group)
+            outcomes = [ALONE] * len(group)
         except Exception:
             self._send(group[: len(group) // 2])
             self._send(group[len(group) // 2 :])
@@ -233,14 +245,14 @@ class Committer:
         for one, outcome in zip(group, outcomes, strict=True):
             one.outcome = outcome
 
-    def _call(self, group: Sequence[Waiting]) -> list[Outcome]:
+    def _call(self, group: Sequence[Waiting]) -> Sequence[Appended | Outcome]:
         """One call of the database. Raises Lost, psycopg's errors, and those of bad input."""
         try:
             connection = self._pool.take()
         except psycopg.Error:
-            return [_ALONE] * len(group)
+            return [ALONE] * len(group)
         try:
-            return send_each(connection, self._schema, [(one.append, one.meta) for one in group])
+            return self._sent(connection, group)
         except psycopg.Error as error:
             if connection.closed:
                 raise Lost(error) from error
@@ -248,8 +260,17 @@ class Committer:
         finally:
             self._pool.give_back(connection)
 
-
-_ALONE: Final = Outcome(ALONE, 0, 0, 0, None, None)
+    def _sent(self, connection: CallingConnection, group: Sequence[Waiting]) -> Sequence[Appended | Outcome]:
+        """The outcomes of a group, by the shorter way where it records them all."""
+        streams = [one.append.stream for one in group]
+        rows = [row for one in group if (row := one.row or row_of(one.append, one.meta)) is not None]
+        if len(rows) == len(group) == len(set(streams)):
+            try:
+                return send_group(connection, self._schema, streams, rows)
+            except UniqueViolation as error:
+                if error.diag.constraint_name != "events_stream_version":
+                    raise
+        return send_each(connection, self._schema, [(one.append, one.meta) for one in group])
 
 
 def _interrupted() -> Lost:

@@ -228,18 +228,20 @@ class Ledger:
         checks: Sequence[Append] = (),
         command: str | None = None,
         **meta: Any,
-    ) -> None:
+    ) -> Appended | None:
         """Append the news of opened streams, all or nothing, each at the version at which it was opened.
 
         checks: expectations of other streams that must hold at the same time. A conflict stores nothing.
+        Returns None where there are no news.
         """
         changed = [stream for stream in streams if stream.news]
         if not changed:
-            return
+            return None
         appends = [append_of(stream) for stream in changed]
         appended = self.append_all([*appends, *checks], command=command, **meta)
         for stream in changed:
             stream.settle(appended.recorded_at)
+        return appended
 
     def meta(self, **fields: Any) -> Meta:
         """The metadata of appends in this context: the ambient Meta, the given fields, the ledger's actor."""

@@ -70,8 +70,7 @@ class StreamInfo:
 
 def recorded(row: Sequence[Any]) -> Recorded:
     """The envelope in a row; all statements return its columns in the same order."""
-    in_utc = (*row[:-1], row[-1].astimezone(UTC))
-    return Recorded(*in_utc)
+    return Recorded._make((*row[:-1], row[-1].astimezone(UTC)))
 
 
 def open_one(

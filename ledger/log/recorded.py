@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..domain import canonical_json
 from ..domain.names import checked_command
@@ -120,8 +120,7 @@ ambient: Final = _ambient.get
 """Returns the Meta of the current context, as `acting` set it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(NamedTuple):
     """One event as the log holds it; `event` decodes the body on access.
 
     position: place in the log, from 1, with gaps. version: place in its stream, from 1, without gaps. data:

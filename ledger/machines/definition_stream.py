@@ -153,7 +153,7 @@ def declare_inside(
 
 
 def _numbered(
-    fact: MachineDefined, load: Callable[[], MachineDefinition], commit: Callable[[MachineDefinition], None]
+    fact: MachineDefined, load: Callable[[], MachineDefinition], commit: Callable[[MachineDefinition], object]
 ) -> int:
     """The number of a definition; it is recorded unless it is the last one."""
 

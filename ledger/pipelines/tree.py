@@ -196,12 +196,13 @@ class Tree:
             parents = self._parents_of_new(changed)
             checks = [Append(parent.name, [], Exact(parent.version)) for parent in parents]
             try:
-                return self.ledger.commit(*changed, checks=checks)
+                self.ledger.commit(*changed, checks=checks)
+                return
             except StreamConflict as conflict:
                 giving = [item for item in changed if _says_little(item)]
                 if attempt == GIVE_WAY - 1 or not self._give_way(conflict.stream, [*giving, *parents]):
                     raise
-        return None
+        return
 
     def _parents_of_new(self, changed: Iterable[OpenItem[Any]]) -> list[OpenItem[Any]]:
         """The unchanged items below which an item was created."""

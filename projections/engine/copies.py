@@ -10,7 +10,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from ledger import BeingBuilt, DefinitionChanged, Ledger, TablesMissing, ViewFailed
+from ledger import BeingBuilt, DefinitionChanged, FedFromElsewhere, Ledger, TablesMissing, ViewFailed
 from ledger.domain.canonical_json import digest
 from ledger.log.connection import refuse_proxy
 from ledger.log.install import views_schema
@@ -115,9 +115,7 @@ class Copies:
                 if live is None:
                     number = self._make(view)
                     self._index(view, number)
-                    self.finish(view, number)
-                    self.show(view, number)
-                    self.run(SQL.switch, view=view.name, copy=number)
+                    self.switch(view, number)
             copy = self.live(view)
             assert copy is not None
         if copy.definition != view.definition:
@@ -126,6 +124,37 @@ class Copies:
             raise TablesMissing(view.name, missing)
         self._freshen(view, copy.number)
         return copy
+
+    def refuse_fed(self, view: View, number: int) -> None:
+        """Raise FedFromElsewhere if a copy contains events of another ledger, which are not in this log."""
+        if self.run(SQL.has_fed_from, views=views_schema(self.schema)) == [(True,)]:
+            for (source,) in self.run(SQL.fed_elsewhere, view=view.name, copy=number):
+                raise FedFromElsewhere(view.name, source)
+
+    def left_over(self, view: View, *, restart: bool = False) -> Copy | None:
+        """The copy that a killed builder of this definition left; drops other leftovers, all to restart."""
+        found = None
+        for copy in self.all_of(view):
+            if copy.building:
+                lost = self.missing(view, copy.number)
+                if copy.definition == view.definition and not restart and not lost:
+                    found = copy
+                else:
+                    self.drop(view, copy.number)
+        return found
+
+    def switch(self, view: View, number: int) -> None:
+        """Let readers see a copy, in the caller's transaction; the one that they saw is kept."""
+        self.show(view, number)
+        self.finish(view, number)
+        self.run(SQL.switch, view=view.name, copy=number)
+
+    def sweep(self, view: View) -> None:
+        """Drop copies that are neither live nor kept, unless they are still being read."""
+        live, kept = self.live(view), self.kept(view)
+        for copy in self.all_of(view):
+            if copy.number not in {live and live.number, kept and kept.number}:
+                self.drop(view, copy.number)
 
     def missing(self, view: View, number: int) -> list[str]:
         """The missing tables of a copy that is registered."""

@@ -31,6 +31,15 @@ SELECT %(view)s, last_copy, %(definition)s, clock_timestamp(), clock_timestamp()
        {schema}.last_announced() FROM numbered
 RETURNING copy;
 
+-- name: has_fed_from
+-- Whether a view of this ledger was ever fed.
+SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = %(views)s AND tablename = 'fed_from');
+
+-- name: fed_elsewhere
+-- The other ledger whose events a copy contains, if any.
+SELECT f.ledger FROM {views}.fed_from f JOIN {schema}.identity i ON f.ledger <> i.ledger
+ WHERE f.view = %(view)s AND f.copy = %(copy)s;
+
 -- name: remove_copy
 -- Delete the row of a copy, whose tables are dropped with it.
 DELETE FROM {schema}.view_copies WHERE view = %(view)s AND copy = %(copy)s;

@@ -19,6 +19,7 @@ from psycopg import sql
 
 from ledger import (
     BadInput,
+    BeingBuilt,
     Cursor,
     CursorMismatch,
     EventsMissing,
@@ -34,10 +35,11 @@ from ledger.log.sql import Statement, Statements
 
 from .apply import Applier, CopyMoved, NewStatuses, relation, view_errors
 from .copies import Copies, Copy, open_copies
+from .rebuild import only_builder
 from .refold import learn_statuses
 from .view import View
 
-SQL = Statements(__package__, "feed")
+SQL = Statements(__package__, "feed", "copies")
 
 
 FED = sql.Identifier("pg_temp", "fed")
@@ -52,14 +54,18 @@ class Feed:
 
     source: the ledger of the events; by default `ledger` itself. If it is another one, `ledger` is only a
     place for views: it must have no events of its own, and all domains must be imported that declare statuses
-    and sets, because they cannot be learned later.
+    and sets: what is declared later needs the events anew.
+
+    anew: feed a new copy from the beginning while readers see the live one, until `show` switches to it; only
+    for a view whose events are elsewhere. One that was begun so and was killed is continued.
     """
 
-    def __init__(self, ledger: Ledger, view: View, source: UUID | None = None) -> None:
-        self.ledger, self.view = ledger, view
+    def __init__(self, ledger: Ledger, view: View, source: UUID | None = None, *, anew: bool = False) -> None:
+        self.ledger, self.view, self.anew = ledger, view, anew
         self.source = ledger.identity.ledger if source is None else source
         self._open = ExitStack()
         self._copies: Copies | None = None
+        self._beside: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -69,13 +75,13 @@ class Feed:
 
     def close(self) -> None:
         """Return the connection; the next events open another."""
-        self._copies = None
+        self._copies = self._beside = None
         self._open.close()
 
     @property
     def position(self) -> int:
-        """The last event that the view contains."""
-        return self._live(self._connected()).position
+        """The last event that the copy contains which is fed."""
+        return self._copy(self._connected()).position
 
     @property
     def is_elsewhere(self) -> bool:
@@ -86,7 +92,7 @@ class Feed:
     def place(self) -> str:
         """The source's word for where it stood when it last passed events; empty at the beginning."""
         copies = self._connected()
-        rows = copies.run(SQL.fed_from, view=self.view.name, copy=self._live(copies).number)
+        rows = copies.run(SQL.fed_from, view=self.view.name, copy=self._copy(copies).number)
         return rows[0][1] if rows else ""
 
     def take(self, events: Iterable[Recorded], after: int | None = None, *, place: str = "") -> int:
@@ -103,7 +109,7 @@ class Feed:
             raise BadInput(f"event {given[0][0]} is not after position {after}, as all given events must be")
         try:
             copies = self._connected()
-            if after is not None and (at := self._live(copies).position) < after:
+            if after is not None and (at := self._copy(copies).position) < after:
                 raise EventsMissing(self.view.name, at, after)
             self._check_history(copies, [event for _, event in given])
             self._fill(copies, [event for _, event in given])
@@ -118,13 +124,15 @@ class Feed:
             copies = self._open.enter_context(open_copies(self.ledger))
             copies.run(SQL.make_fed)
             copies.run(SQL.make_fed_from)
+            if self.anew:
+                self._beside = self._begin(copies)
             self._check_source(copies)
             self._copies = copies
         return self._copies
 
     def _check_source(self, copies: Copies) -> None:
         """Refuse to mix the events of two ledgers. Raises BadInput, CursorMismatch."""
-        copy = self._live(copies)
+        copy = self._copy(copies)
         rows = copies.run(SQL.fed_from, view=self.view.name, copy=copy.number)
         if rows and rows[0][0] != self.source:
             raise CursorMismatch(
@@ -137,7 +145,51 @@ class Feed:
                 f"with events of {self.source}: make a schema for them (`pledger init --schema NAME`)"
             )
 
-    def _live(self, copies: Copies) -> Copy:
+    def _begin(self, copies: Copies) -> int | None:
+        """The copy to feed beside the live one; None if there is no live one yet."""
+        if not self.is_elsewhere:
+            raise BadInput(
+                f"the log of view {self.view.name} is here: `pledger rebuild {self.view.name}` builds it anew"
+            )
+        if copies.live(self.view) is None:
+            return None
+        self._open.enter_context(only_builder(copies, self.view))
+        return (copies.left_over(self.view) or copies.begin(self.view)).number
+
+    def show(self) -> bool:
+        """Switch readers to the copy that is fed anew, once it contains what they see; whether they see it.
+
+        The one that they saw is kept.
+        """
+        if self._beside is None:
+            return True
+        copies, view = self._connected(), self.view
+        new, live = self._copy(copies), copies.live(view)
+        if live is not None and new.position < live.position:
+            return False
+        if not new.indexed:
+            copies.index(view, new.number)
+            copies.analyze(view, new.number)
+        with copies.connection.transaction():
+            if live is not None:
+                copies.run(SQL.lock_copy, view=view.name, copy=live.number)  # nobody moves it now
+                if new.position < self._now(copies, live.number).position:
+                    return False
+            copies.switch(view, new.number)
+        self._beside, self.anew = None, False
+        copies.sweep(view)
+        return True
+
+    def _now(self, copies: Copies, number: int) -> Copy:
+        copy = copies.copy(self.view, number)
+        if copy is None:
+            raise BeingBuilt(self.view.name)
+        return copy
+
+    def _copy(self, copies: Copies) -> Copy:
+        """The copy that is fed, as it is now."""
+        if self._beside is not None:
+            return self._now(copies, self._beside)
         with view_errors(self.view):
             copy = copies.followed(self.view)
         if copy.inline:
@@ -166,7 +218,7 @@ class Feed:
     def _apply(self, copies: Copies, positions: list[int], place: str) -> int:
         """Apply the new events to the copy, whatever its position is by now, and note the source's place."""
         while True:
-            copy = self._live(copies)
+            copy = self._copy(copies)
             new = [position for position in positions if position > copy.position]
             try:
                 with copies.connection.transaction():
@@ -189,7 +241,7 @@ class Feed:
         if self.is_elsewhere and copy.position:
             raise ViewFailed(
                 self.view.name, "statuses or sets were declared after it was begun, and the log of its "
-                "events is elsewhere: feed it anew, into an empty schema, with all domains imported",
+                f"events is elsewhere: feed it anew with `pledger views feed {self.view.name} --anew`",
             )  # fmt: skip
         learn_statuses(copies, self.view, copy.number)
 

@@ -96,11 +96,13 @@ def rebuild(
     shown: rows of each kind that are returned if the copies differ.
     If tables of the live copy are missing, nothing is compared, and the old copy is not kept.
     Raises BeingBuilt, ViewsDiffer (then the new copy waits for the next rebuild), ViewFailed,
-    NoPermission, ServerUnavailable.
+    FedFromElsewhere, NoPermission, ServerUnavailable.
     """
     require_roles(ledger, "pledger rebuild")
     announce(ledger)
-    with open_copies(ledger) as copies, _only_builder(copies, view):
+    with open_copies(ledger) as copies, only_builder(copies, view):
+        if (live := copies.live(view)) is not None:
+            copies.refuse_fed(view, live.number)
         builder = _Builder(ledger, copies, view, batch, progress, shown)
         made = builder.build(allowed, dry_run=dry_run, restart=restart)
         unknown = unknown_topics(copies.connection, ledger.schema, view)
@@ -122,13 +124,15 @@ def _at_the_end(ledger: Ledger, view: View, made: Rebuilt) -> Rebuilt:
 def roll_back(ledger: Ledger, view: View) -> Rebuilt:
     """Switch back to the copy that was live before the last rebuild, brought to the live one's position.
 
-    Raises BadInput if none is kept, DefinitionChanged if other code built it, BeingBuilt, NoPermission.
+    Raises BadInput if none is kept, DefinitionChanged if other code built it, FedFromElsewhere, BeingBuilt,
+    NoPermission.
     """
     require_roles(ledger, "pledger rebuild")
-    with open_copies(ledger) as copies, _only_builder(copies, view):
+    with open_copies(ledger) as copies, only_builder(copies, view):
         kept = copies.kept(view)
         if kept is None:
             raise BadInput(f"view {view.name} has no earlier copy to go back to")
+        copies.refuse_fed(view, kept.number)
         if kept.definition != view.definition:
             raise DefinitionChanged(view.name, kept.number)
         if missing := copies.missing(view, kept.number):
@@ -138,7 +142,7 @@ def roll_back(ledger: Ledger, view: View) -> Rebuilt:
 
 
 @contextmanager
-def _only_builder(copies: Copies, view: View) -> Iterator[None]:
+def only_builder(copies: Copies, view: View) -> Iterator[None]:
     """Take the lock of a view's only builder, for as long as this session lives."""
     if copies.run(SQL.try_builder, view=view.name) != [(True,)]:
         raise BeingBuilt(view.name)
@@ -168,7 +172,7 @@ class _Builder:
 
     def build(self, allowed: int | None, *, dry_run: bool, restart: bool) -> Rebuilt:
         """Fill, compare, switch."""
-        left = self._left_over(restart)
+        left = self.copies.left_over(self.view, restart=restart)
         new = left or self.copies.begin(self.view)
         live = self.copies.live(self.view)
         new = self._fill(new, live)
@@ -189,7 +193,7 @@ class _Builder:
             self.copies.drop(self.view, new.number)
         if refused and not dry_run:
             raise ViewsDiffer(self.view.name, rows, allowed or 0)
-        self._sweep()
+        self.copies.sweep(self.view)
         return made
 
     def go_back(self, kept: Copy) -> Rebuilt:
@@ -208,18 +212,6 @@ class _Builder:
         )  # fmt: skip
 
     # Filling
-
-    def _left_over(self, restart: bool) -> Copy | None:
-        """The copy that a killed rebuild of this definition left; drops other leftovers."""
-        found = None
-        for copy in self.copies.all_of(self.view):
-            if copy.building:
-                lost = self.copies.missing(self.view, copy.number)
-                if copy.definition == self.view.definition and not restart and not lost:
-                    found = copy
-                else:
-                    self.copies.drop(self.view, copy.number)
-        return found
 
     def _fill(self, copy: Copy, live: Copy | None) -> Copy:
         """Apply the log to a copy, up to the live one's position, or to the log's end if there is none."""
@@ -305,7 +297,7 @@ class _Builder:
         new = self._fill(new, live)
         with locked_live(self.ledger, self.view, live) as locked:
             new = self._bring_to(locked, new, live)
-            self._show(locked.copies, new)
+            locked.copies.switch(self.view, new.number)
             if live.inline:
                 inline.record_position(locked.copies, self.view.name, live.number, locked.bound)
                 inline.make_effect(locked.copies, self.view, new.number)
@@ -319,7 +311,7 @@ class _Builder:
             self.copies.run(SQL.know_view, view=self.view.name)  # nobody makes one now
             live = self.copies.live(self.view)
             if live is None:
-                self._show(self.copies, new)
+                self.copies.switch(self.view, new.number)
         return live
 
     def _bring_to(self, locked: LockedCopy, new: Copy, live: Copy) -> Copy:
@@ -329,18 +321,6 @@ class _Builder:
         with self.connection.transaction():
             inline.apply_visible(self.copies, self.view, new.number, locked.bound)
         return self._now(new)
-
-    def _show(self, copies: Copies, new: Copy) -> None:
-        copies.show(self.view, new.number)
-        copies.finish(self.view, new.number)
-        copies.run(SQL.switch, view=self.view.name, copy=new.number)
-
-    def _sweep(self) -> None:
-        """Drop copies that are neither live nor kept, unless they are still being read."""
-        live, kept = self.copies.live(self.view), self.copies.kept(self.view)
-        for copy in self.copies.all_of(self.view):
-            if copy.number not in {live and live.number, kept and kept.number}:
-                self.copies.drop(self.view, copy.number)
 
 
 HOLD_MS: Final = 500

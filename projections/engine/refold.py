@@ -81,13 +81,14 @@ def _at_once(copies: Copies, view: View) -> Iterator[None]:
 
 
 def _locked(copies: Copies, view: View, number: int) -> Copy:
-    """A copy, locked at its position until the transaction ends."""
+    """A copy, locked at its position until the transaction ends. Raises FedFromElsewhere."""
     copies.run(SQL.lock_copy, view=view.name, copy=number)
     copy = copies.copy(view, number)
     if copy is None:
         raise BadInput(f"view {view.name} has no copy {number}")
     if copy.definition != view.definition:
         raise DefinitionChanged(view.name, number)
+    copies.refuse_fed(view, number)
     return copy
 
 

@@ -33,10 +33,12 @@ from tests.docs.tables import tables
 
 FOLDER = ROOT / "docs" / "reference"
 PACKAGES = (
-    "ledger", "ledger.domain", "ledger.pipelines", "ledger.machines", "ledger.jobs", "ledger.exchange",
+    "ledger", "ledger.domain", "ledger.pipelines", "ledger.machines", "ledger.jobs", "ledger.builds",
+    "ledger.exchange",
     "projections", "projections.views", "projections.audit", "projections.verify",
     "projections.time_travel", "projections.pipelines", "projections.machines", "projections.jobs",
-    "consumers", "consumers.jobs", "consumers.kafka", "consumers.kafka.broker",
+    "projections.builds",
+    "consumers", "consumers.jobs", "consumers.builds", "consumers.kafka", "consumers.kafka.broker",
     "consumers.prefect_flows",
     "ledger.store", "ledger.embedded",
 )  # fmt: skip
@@ -129,7 +131,7 @@ def _constant(value: Any) -> str:
 
 
 def _members(kind: type[Any]) -> Iterator[str]:
-    """What the class itself defines: enum values, fields of a dataclass, public methods and properties."""
+    """What the class itself defines: enum values, fields, public methods and properties."""
     if issubclass(kind, enum.Enum):
         yield from (row(f"`{member.name}`", f"`{member.value!r}`") for member in kind)
         return
@@ -146,7 +148,7 @@ def _members(kind: type[Any]) -> Iterator[str]:
 
 def _own_fields(kind: type[Any]) -> list[str]:
     if not dataclasses.is_dataclass(kind):
-        return []
+        return list(getattr(kind, "_fields", ()))
     above = {
         field.name
         for base in kind.__bases__

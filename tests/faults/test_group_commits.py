@@ -16,13 +16,16 @@ from psycopg.conninfo import make_conninfo
 import ledger
 from ledger import (
     NEW,
+    Append,
     Appended,
     AppendUncertain,
+    Body,
     Ledger,
     LedgerBusy,
     LedgerError,
 )
 from ledger.log import committer
+from ledger.log.committer import Waiting
 from tests.faults.conftest import eventually
 from tests.faults.schedules import as_owner
 from tests.faults.test_durability import ATTACH, DEFERRED
@@ -201,6 +204,20 @@ def test_a_leader_that_is_interrupted_leaves_nobody_waiting(
     assert not isinstance(said[2], AppendUncertain)
     assert log.append("s/after", LampRead()).version == 1
     assert not log.committer._leading
+
+
+def test_a_follower_whom_nobody_wakes_looks_by_itself(log: Ledger) -> None:
+    """The one before it, who would have woken it, was interrupted just then."""
+    append, meta = Append("s/mine", [Body("t", 1, "{}")]), log.meta()
+    leader, known, unknown = (Waiting(append, meta) for _ in range(3))
+    known.outcome, leader.ended = Appended(7, 7, 0, (("s/mine", 1),)), True
+    for one in (known, unknown):
+        one.leader, one.turn = leader, threading.Lock()
+        one.turn.acquire()
+        log.committer._wait(one)
+    assert log.committer._result(known) is known.outcome
+    with pytest.raises(AppendUncertain):
+        log.committer._result(unknown)
 
 
 def test_one_in_the_queue_that_is_interrupted_is_not_recorded(

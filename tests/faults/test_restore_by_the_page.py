@@ -84,7 +84,19 @@ def shell(postgres: Embedded, tmp_path: Path) -> Shell:
 
 def shipped() -> list[View]:
     """The views that `pledger` knows: those of pipelines that other tests declared are not among them."""
-    return views_named(["activity", "in_state", "jobs", "lsm_items", "progress", "psoct_items", "work"])
+    return views_named(
+        [
+            "activity",
+            "build_runs",
+            "build_stages",
+            "in_state",
+            "jobs",
+            "lsm_items",
+            "progress",
+            "psoct_items",
+            "work",
+        ]
+    )
 
 
 @pytest.fixture

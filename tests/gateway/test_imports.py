@@ -25,7 +25,7 @@ OTHERS = {
 """The packages of others that it may import."""
 HEAVY = {"rich", "eventsourcing", "numpy", "prometheus_client", "prefect", "kafka", "ledger.exchange"}
 """What no look at anything imports."""
-DOMAINS = {"ledger.jobs", "ledger.machines", "ledger.pipelines"}
+DOMAINS = {"ledger.builds", "ledger.jobs", "ledger.machines", "ledger.pipelines"}
 
 
 def loaded(dsn: str, words: str) -> set[str]:

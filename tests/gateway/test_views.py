@@ -31,7 +31,7 @@ MODULE = "tests.gateway.viewed"
 def known() -> list[str]:
     """The views of this package, and of the pipelines that tests declare."""
     items = [f"{name}_items" for name in PIPELINES]
-    return sorted(["activity", "in_state", "jobs", "progress", "work", *items])
+    return sorted(["activity", "build_runs", "build_stages", "in_state", "jobs", "progress", "work", *items])
 
 
 @pytest.fixture(autouse=True)

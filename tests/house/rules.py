@@ -23,13 +23,16 @@ NEVER = {"tests", "docs", "dev"}
 HOMES = {
     "eventsourcing": ("ledger/store", "projections"),
     "kafka": ("consumers",),
+    "lmdb": ("projections/builds",),
     "prefect": ("consumers/prefect_flows",),
     "prefect_sqlalchemy": ("consumers/prefect_flows",),
     "prometheus_client": ("consumers/kafka", "projections"),
     "psycopg": ("ledger", "projections", "consumers"),
     "psycopg_pool": ("ledger/log", "projections", "consumers"),
     "rich": ("gateway",),
+    "tomli_w": ("consumers/builds",),
     "typer": ("gateway",),
+    "yaml": ("consumers/builds",),
 }
 
 # Packages that only this project imports; the names of all others are for users, and stand on a page.

@@ -17,9 +17,10 @@ from consumers.kafka.cluster import Cluster
 from consumers.kafka.feed import KafkaFeed
 from consumers.kafka.relay.checkpoint import read_checkpoint
 from consumers.kafka.routes import Routes
-from ledger import BadInput, Body, EventsMissing, Ledger, TopicMismatch
+from ledger import BadInput, Body, EventsMissing, Ledger, TopicMismatch, ViewFailed
+from ledger.domain.topics import TopicStatus
 from ledger.jobs import Jobs
-from ledger.log.announce import announce
+from ledger.log.announce import announce, announce_statuses
 from ledger.log.install import init
 from ledger.pipelines import LSMStateService
 from projections.engine.projector import Projector, views_named
@@ -196,3 +197,25 @@ def test_a_body_that_is_too_large_is_read_from_the_ledger(
     fed.run(stop, until=1)
     assert fed.events == 1
     assert_equal(log, connection)
+
+
+def test_it_is_built_anew_with_statuses_that_are_declared_later(
+    log: Ledger, elsewhere: Ledger, connection: psycopg.Connection[Any], broker: SharedBroker, kafka_name: str
+) -> None:
+    """Readers see the old rows until the new ones contain as much; then it equals the view that follows."""
+    cluster, [view] = Cluster.of(broker.bootstrap), views_named(["in_state"])
+    log.append("torch/a", Body("torch.lit", 1, "{}"))
+    relay_all(log, cluster, kafka_name)
+    feed(elsewhere, cluster, kafka_name, log.bound())
+    for one in (log, elsewhere):
+        announce_statuses(one, {"torch.lit": TopicStatus("lit")})
+    lamps(log, 9)
+    relay_all(log, cluster, kafka_name, block_events=5)
+    with pytest.raises(ViewFailed, match="pledger views feed in_state --anew"):
+        KafkaFeed(elsewhere, [view], cluster, kafka_name).run(threading.Event(), until=log.bound())
+    anew = KafkaFeed(elsewhere, [view], cluster, kafka_name, anew=True)
+    anew.run(threading.Event(), until=log.bound())
+    assert anew.events == len(log.log(0, log.bound(), 1000))
+    Projector(log, [view]).catch_up()
+    assert rows(connection, "copies_views", "in_state") == rows(connection, "ledger_views", "in_state")
+    assert "lit" in {value for row in rows(connection, "copies_views", "in_state") for value in row}

@@ -95,6 +95,21 @@ APPEND = st.tuples(
     ),
     st.sampled_from([None, None, None, "c1", "c2"]),
 )
+SINGLE = st.tuples(
+    st.sampled_from("abcdefgh"),
+    EVENT.map(lambda event: [event]),
+    st.one_of(st.sampled_from([ANY, EXISTS, NEW]), st.integers(0, 4).map(Exact)),
+    st.fixed_dictionaries({"status": st.sampled_from([None, "on", "off"])}),
+    st.one_of(
+        st.just({}), st.fixed_dictionaries({"state": st.just('{"at":\x01}'), "state_schema": st.just(1)})
+    ),
+    st.none(),
+).map(lambda one: (*one[:4], one[4] | ({"base": one[2].version} if isinstance(one[2], Exact) else {}), None))
+GROUP = st.one_of(
+    st.lists(APPEND, min_size=1, max_size=8),
+    st.lists(SINGLE, min_size=2, max_size=8, unique_by=lambda one: one[0]),
+)
+"""A group of any appends, or one that append_group records."""
 ROWS = """
 SELECT right(stream, 1), version, topic, schema, data::text, raw, meta->>'actor', right(meta->>'command', 2)
   FROM ledger.events WHERE stream LIKE %s ORDER BY 1, 2
@@ -107,7 +122,7 @@ SELECT right(stream, 1), version, state_version, token, CASE WHEN state IS NOT N
 
 
 @SOME
-@given(st.lists(st.lists(APPEND, min_size=1, max_size=8), min_size=1, max_size=3))
+@given(st.lists(GROUP, min_size=1, max_size=3))
 def test_a_batch_leaves_what_the_same_appends_leave_one_by_one(
     shared: Ledger, groups: list[list[Any]]
 ) -> None:
@@ -164,6 +179,15 @@ def test_appends_of_a_batch_are_told_apart(log: Ledger) -> None:
         found = log.recorded_with(event)
         assert [one.stream for one in found] == [event.stream] * 2
         assert found[1].position == found[0].position + 1
+
+
+def test_a_batch_with_a_head_behind_its_events_is_recorded(log: Ledger) -> None:
+    for stream in "abc":
+        log.append(stream, Body("t", 1, "{}"), head=stream != "c")
+    log.append("b", Body("t", 1, "{}"), head=False)
+    found = together(log, [Append(stream, [Body("t", 1, "{}")]) for stream in "abcd"])
+    assert [one.version for one in found] == [2, 3, 2, 1]
+    assert [log.head(stream).version for stream in "abcd"] == [2, 3, 2, 1]  # type: ignore[union-attr]
 
 
 def test_a_state_of_a_batch_holds_the_time_of_its_append(log: Ledger) -> None:
@@ -323,6 +347,42 @@ FORGED: dict[str, list[dict[str, Any]]] = {
     "no head": [{"count": 3, "head": None}],
     "nothing": [],
 }
+
+
+SINGLES: LiteralString = """
+SELECT versions
+  FROM ledger.append_group(%s::text[], %s::bigint[], '{t,t,t}', %s::smallint[], '{1,2,3}', '{}', '{}',
+                           '{}', '{}')
+"""
+
+
+def test_a_writer_that_passes_anything_to_append_group_breaks_no_stream(
+    only: Callable[[str], str], log: Ledger, connection: Connection
+) -> None:
+    """What it does not name, or names twice, is not recorded; unlike arrays are refused."""
+    log.append("a", LampRead())
+    with psycopg.connect(only("ledger_writer"), autocommit=True) as writer:
+
+        def recorded(
+            streams: Sequence[str | None] | None, *expected: int | None, schemas: Any = (1, 1, 1)
+        ) -> Any:
+            row = writer.execute(SINGLES, [streams, list(expected), list(schemas)]).fetchone()
+            assert row is not None
+            return row[0]
+
+        for nothing in ([], None):
+            with pytest.raises(psycopg.errors.InvalidParameterValue, match="append_group wants appends"):
+                recorded(nothing)
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            recorded(["n", "n"], -1, 0)
+        with pytest.raises(psycopg.errors.NotNullViolation):
+            recorded(["b", "c", "d"], -1, -1, -1, schemas=[1, None, 1])
+        assert recorded(["a", "a", None], -1, 1, None) == [2]
+        assert recorded(["a", "b", "c"], -3, -4, None) is None
+        assert recorded(["a", "b", "c"], 2, -2, 7) == [3]
+    assert connection.execute(BROKEN).fetchall() == []
+    assert [event.version for event in log.read("a")] == [1, 2, 3]
+    assert [found.stream for found in log.streams()] == ["a"]
 
 
 @pytest.mark.parametrize("forged", FORGED)

@@ -166,9 +166,7 @@ def test_an_envelope_has_the_same_bytes_whenever_it_is_read(
     assert [found.canonical() for found in once] == [found.canonical() for found in again]
     assert len({found.canonical() for found in once}) == len(once)
     for found in once:
-        assert (
-            found.canonical() == Recorded(*[getattr(found, name) for name in Recorded.__slots__]).canonical()
-        )
+        assert found.canonical() == Recorded(*found).canonical()
 
 
 # States

@@ -15,7 +15,7 @@ from ledger.log.announce import announce
 from projections import Projector, rebuild
 from projections.engine.apply import Applier
 from projections.engine.copies import Copies, projecting
-from projections.engine.rebuild import _Builder, _only_builder, locked_live
+from projections.engine.rebuild import _Builder, locked_live, only_builder
 from tests.views.lamps import lamps, rows, states_by_hand
 
 IN_STATE = KNOWN.views["in_state"]
@@ -38,12 +38,12 @@ def test_a_check_does_not_drop_the_copy_that_a_killed_rebuild_still_switches_to(
     with projecting(log) as killed:
         copies = Copies(killed, log.schema)
         builder = _Builder(log, copies, IN_STATE, 100, None)
-        with _only_builder(copies, IN_STATE):
+        with only_builder(copies, IN_STATE):
             live = copies.live(IN_STATE)
             assert live is not None
             new = builder._fill(copies.begin(IN_STATE), live)
         with locked_live(log, IN_STATE, live) as locked:  # its other connection lives on for a moment
-            builder._show(locked.copies, new)
+            locked.copies.switch(IN_STATE, new.number)
             checking = threading.Thread(target=check)
             checking.start()
             time.sleep(0.12)

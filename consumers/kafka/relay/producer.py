@@ -133,7 +133,11 @@ class Transactions:
         self._began = time.monotonic()
         try:
             self._producer.begin_transaction()
-            futures = [self._send(record) for record in records]
+            send = self._producer.send
+            futures = [
+                send(one.topic, one.value, one.key, one.headers, one.partition, one.timestamp)
+                for one in records
+            ]
         except KafkaError as error:
             raise KafkaUnavailable(f"a block was not published: {_said(error)}") from error
         self._call.start(lambda: self._complete(futures))
@@ -154,11 +158,6 @@ class Transactions:
                 raise future.exception or KafkaUnavailable("a record was not acknowledged")
         self._producer.commit_transaction()
         self._ended = time.monotonic()
-
-    def _send(self, record: Outgoing) -> Any:
-        return self._producer.send(
-            record.topic, record.value, record.key, record.headers, record.partition, record.timestamp
-        )
 
     def close(self) -> None:
         """Give the producer up, at once: without a limit it would wait for what never comes."""

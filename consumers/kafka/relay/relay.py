@@ -30,7 +30,7 @@ from projections.engine.follower import Follower
 
 from ..cluster import Cluster
 from ..envelope import Outgoing, record_of, source_of
-from ..routes import ROUTING, Routes, domain_of, partition_of
+from ..routes import ROUTING, Routes, partition_of
 from ..topics import COMPACTED, PARTITIONS, Topics
 from .candidate import SECONDS, Candidate
 from .checkpoint import Chain, RelayCheckpoint, has_records, read_checkpoint
@@ -149,7 +149,7 @@ class Life:
         self.relay, self.candidate, self.published = relay, candidate, published
         self.ledger = relay.ledger.identity.ledger
         self._source = source_of(self.ledger)
-        self._places: dict[str, tuple[str, int]] = {}
+        self._places: dict[str, tuple[str, int]] = {}  # topic and partition of streams
         self._derived: dict[str, int] = {}
         self._begun: Sequence[Recorded] = ()
 
@@ -200,12 +200,12 @@ class Life:
     # A block
 
     def _publish(self, block: Sequence[Recorded]) -> None:
-        chains = self._chains_for(block)
+        chains = self._with_places(block)
         last = {name: list(chain.last) for name, chain in chains.items()}
         counts = {name: chain.count for name, chain in chains.items()}
         records = []
         for event in block:
-            topic, partition = self._place(event.stream, chains)
+            topic, partition = self._places[event.stream]
             before = last[topic]
             records.append(record_of(event, before[partition], self._source, topic, partition))
             before[partition] = event.position
@@ -234,22 +234,17 @@ class Life:
         statistics.error = None
         self.published(statistics)
 
-    def _place(self, stream: str, chains: Mapping[str, Chain]) -> tuple[str, int]:
-        """Topic and partition of a stream."""
-        if (place := self._places.get(stream)) is None:
-            if len(self._places) >= _MAX_PLACES:
-                self._places.clear()
-            topic = self.relay.routes.topic_of(stream)
-            place = self._places[stream] = topic, partition_of(stream.encode(), len(chains[topic].last))
-        return place
-
-    def _chains_for(self, block: Sequence[Recorded]) -> dict[str, Chain]:
-        """The chains of all topics, with those of the block's events; new topics are created."""
-        chains = dict(self.checkpoint.chains)
-        names = {self.relay.routes.topic(domain_of(event.stream)) for event in block}
-        if fresh := names - chains.keys():
+    def _with_places(self, block: Sequence[Recorded]) -> dict[str, Chain]:
+        """The chains of all topics, after each stream of a block got its place; new topics are created."""
+        chains, streams = dict(self.checkpoint.chains), {event.stream for event in block}
+        if len(self._places) > _MAX_PLACES:
+            self._places.clear()
+        topics = {stream: self.relay.routes.topic_of(stream) for stream in streams - self._places.keys()}
+        if fresh := set(topics.values()) - chains.keys():
             chains |= {name: self._new_chain(name) for name in sorted(fresh)}
             self._derive(chains)
+        for stream, topic in topics.items():
+            self._places[stream] = topic, partition_of(stream.encode(), len(chains[topic].last))
         return chains
 
     def _new_chain(self, name: str) -> Chain:

@@ -27,6 +27,13 @@ Source = Annotated[
         metavar="DSN", help="The ledger of the events, for bodies that are too large for a record of Kafka."
     ),
 ]
+Anew = Annotated[
+    bool,
+    typer.Option(
+        "--anew",
+        help="Build the views anew from the beginning of the topics; readers see the old ones meanwhile.",
+    ),
+]
 
 
 def feed(
@@ -36,6 +43,7 @@ def feed(
     prefix: Prefix = "ledger",
     until: Until = None,
     source: Source = None,
+    anew: Anew = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep views up to date from Kafka until Ctrl-C, in a database that has no log.
@@ -45,10 +53,16 @@ def feed(
     equal those that follow the log. Import all domains (--domain) whose statuses and sets the views shall
     know, from the start.
 
+    --anew builds them again: after a view's code has changed, after a domain has declared more statuses, for
+    streams that were parked, or from the topics of another prefix. Readers see the old rows until the new
+    ones contain as much; a feed of the old ones may go on until then. If it is interrupted, the same command
+    goes on.
+
     \b
-    Example:
+    Examples:
       pledger --dsn postgresql://reports/db init
       pledger --dsn postgresql://reports/db views feed in_state progress --kafka localhost:9092
+      pledger --dsn postgresql://reports/db views feed in_state --anew
 
     JSON, one object at the end: views, position (of the last event), events (how many were applied).
     """
@@ -60,7 +74,7 @@ def feed(
 
     with session.ledger() as log, ExitStack() as stack:
         whole = None if source is None else stack.enter_context(ledger.connect(source, actor="feed"))
-        fed = KafkaFeed(log, views, Cluster.of(kafka), prefix, source=whole)
+        fed = KafkaFeed(log, views, Cluster.of(kafka), prefix, source=whole, anew=anew)
         stack.enter_context(log_to_stderr(session, "consumers", "projections.engine"))
         _run(session, fed, until)
 

@@ -29,9 +29,9 @@ SELECT gid, extract(epoch FROM clock_timestamp() - prepared)::float8
 
 -- name: own_rights
 -- What the connected role may do with this ledger: append, read, change the tables it should not, everything.
-SELECT (SELECT bool_and(has_function_privilege(p.oid, 'EXECUTE')) AND count(*) = 4
+SELECT (SELECT bool_and(has_function_privilege(p.oid, 'EXECUTE')) AND count(*) = 5
           FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-         WHERE n.nspname = %(schema)s AND p.proname IN ('append_one', 'append_stream', 'append_many', 'append_each'))
+         WHERE n.nspname = %(schema)s AND p.proname IN ('append_one', 'append_stream', 'append_many', 'append_each', 'append_group'))
        AND has_schema_privilege(%(schema)s, 'USAGE'),
        has_schema_privilege(%(schema)s, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'),
        has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE') OR pg_has_role(c.relowner, 'USAGE'),

@@ -8,7 +8,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
 GRANT USAGE ON SCHEMA {schema} TO {writer}, {reader}, {eraser}, {projector};
 GRANT EXECUTE ON FUNCTION {schema}.oldest_code TO {writer}, {reader}, {projector};
 GRANT EXECUTE ON FUNCTION {schema}.append_one, {schema}.append_stream, {schema}.append_many, {schema}.append_each,
-                          {schema}.append_from TO {writer};
+                          {schema}.append_group, {schema}.append_from TO {writer};
 GRANT EXECUTE ON FUNCTION {schema}.describe, {schema}.acquire_scope, {schema}.open_scope, {schema}.release_scope
       TO {writer}, {reader};
 GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader}, {projector};

@@ -1,0 +1,12 @@
+"""Builds that run: build files, their graphs, what is in files, the content cache; and the store StateDB."""
+
+from typing import TYPE_CHECKING
+
+from ledger.lazy import lazily
+
+if TYPE_CHECKING:
+    from .state_db import StateDB
+else:
+    __getattr__ = lazily(__name__, {"state_db": "StateDB"})
+
+__all__ = ["StateDB"]

@@ -1,0 +1,280 @@
+"""
+A build file: the stages of a project, in TOML.
+
+    [project]
+    name = "proteome"
+
+    [params]
+    k = 3
+
+    [stages.count]
+    foreach = ["ecoli", "yeast"]
+    command = "python count.py ${params.k} data/${item}.faa out/${item}.tsv"
+    deps = ["count.py", "data/${item}.faa"]
+    outs = ["out/${item}.tsv"]
+
+`foreach` makes a stage of each item: `count@ecoli`. In all texts of a stage, `${item}`, `${item.field}`,
+`${key}` and `${params.name}` are replaced; `$${item}` is `${item}` to the shell, and any other `${…}` is left
+to it. Paths are relative to the folder of the file, and commands run in it.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ledger.builds.names import checked_stage, path_in
+from ledger.errors import BadFile, BadName
+
+DEFAULT: Final = "pledger-build.toml"
+"""The build file of a folder, where none is named."""
+CACHE: Final = ".pledger/builds/cache"
+"""The content cache of a project, where its file names none."""
+_ITEM: Final = re.compile(r"(\$?)\$\{(item|key)((?:\.[\w-]+)*)\}")
+_PARAM: Final = re.compile(r"(\$?)\$\{params\.([\w-]+(?:\.[\w-]+)*)\}")
+Scalar = str | int | float | bool
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class _OutTable(_Table):
+    path: str
+    cache: bool = True
+    incremental: bool = False
+
+
+class _StageTable(_Table):
+    command: str
+    deps: list[str] = []
+    outs: list[str | _OutTable] = []
+    params: list[str] = []
+    code: list[str] = []
+    foreach: list[Scalar | dict[str, Any]] | dict[str, Any] | None = None
+
+
+class _ProjectTable(_Table):
+    name: Annotated[str, Field(min_length=1)]
+    cache: str = CACHE
+    link: Literal["copy", "hardlink"] = "copy"
+
+
+class _FileTable(_Table):
+    project: _ProjectTable
+    params: dict[str, Any] = {}
+    stages: dict[str, _StageTable] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """An output of a stage. cache: kept in the content cache. incremental: the command gets the last one."""
+
+    path: str
+    cache: bool = True
+    incremental: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage as it is declared, its texts filled in.
+
+    template: the command before its parameters were filled in, as the code manifest holds it. params: names
+    to values. code: `FILE:NAME` of functions and classes.
+    """
+
+    name: str
+    command: str
+    template: str
+    deps: tuple[str, ...] = ()
+    outs: tuple[Out, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    code: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFile:
+    """A build file that was read. cache: the content cache. link: how outputs come from it."""
+
+    path: Path
+    project: str
+    cache: Path
+    link: Literal["copy", "hardlink"]
+    stages: Mapping[str, Stage]
+
+    @property
+    def root(self) -> Path:
+        """The folder to which all paths are relative."""
+        return self.path.parent
+
+
+def read_build_file(path: Path) -> BuildFile:
+    """Read a build file, or that of a folder. Raises BadFile, FileNotFoundError."""
+    path = path.absolute()
+    if path.is_dir():
+        path /= DEFAULT
+    table = _checked(path, _parsed(path))
+    values = _Parameters(path, table.params)
+    stages = {
+        stage.name: stage
+        for name, stage_table in table.stages.items()
+        for stage in _stages(path, name, stage_table, values)
+    }
+    cache = path.parent / Path(table.project.cache).expanduser()
+    return BuildFile(path, table.project.name, cache, table.project.link, stages)
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    """The content of a file of TOML, JSON or YAML. Raises BadFile."""
+    try:
+        if path.suffix in (".yaml", ".yml"):
+            from .yaml_text import read_yaml  # late: only few need it
+
+            found = read_yaml(path)
+        else:
+            data = path.read_bytes().decode("utf-8")
+            found = json.loads(data) if path.suffix == ".json" else tomllib.loads(data)
+    except BadFile:
+        raise
+    except (ValueError, RecursionError) as error:  # of both parsers, and of text that is not UTF-8
+        raise BadFile(str(path), "", str(error)) from None
+    if not isinstance(found, dict):
+        raise BadFile(str(path), "", "holds no table of names and values")
+    return found
+
+
+def _checked(path: Path, content: dict[str, Any]) -> _FileTable:
+    try:
+        return _FileTable.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part not in ("str", "_OutTable"))
+        raise BadFile(str(path), place, first["msg"]) from None
+
+
+class _Parameters:
+    """The values of parameters: of the table [params], and of files, each read once."""
+
+    def __init__(self, path: Path, table: Mapping[str, Any]) -> None:
+        self._path, self._tables = path, {"": table}
+        self._values: dict[str, Any] = {}
+
+    def value(self, name: str, place: str) -> Any:
+        """The value of `key.key`, or of `FILE:key.key`. Raises BadFile."""
+        if name not in self._values:
+            self._values[name] = self._found(name, place)
+        return self._values[name]
+
+    def _found(self, name: str, place: str) -> Any:
+        file, _, key = name.rpartition(":")
+        found: Any = self._table(file, place)
+        for part in key.split("."):
+            if not isinstance(found, Mapping) or part not in found:
+                where = file or "[params]"
+                raise BadFile(str(self._path), place, f"there is no parameter {key!r} in {where}")
+            found = found[part]
+        try:
+            return json.loads(json.dumps(found, allow_nan=False, default=str))  # times become texts
+        except ValueError as error:
+            raise BadFile(str(self._path), place, f"the parameter {name!r} is no JSON: {error}") from None
+
+    def _table(self, file: str, place: str) -> Mapping[str, Any]:
+        if file not in self._tables:
+            try:
+                self._tables[file] = _parsed(self._path.parent / file)
+            except OSError as error:
+                wrong = f"the file of parameters {file!r} cannot be read: {error.strerror}"
+                raise BadFile(str(self._path), place, wrong) from None
+        return self._tables[file]
+
+
+def _stages(path: Path, name: str, table: _StageTable, values: _Parameters) -> Iterator[Stage]:
+    """The stages of one table: one, or one for each item of its `foreach`. Raises BadFile."""
+    place = f"stages.{name}"
+    for key, item in _items(table.foreach):
+        full = name if key is None else f"{name}@{key}"
+        try:
+            checked_stage(full)
+        except BadName as error:
+            raise BadFile(str(path), place, str(error)) from None
+        yield _stage(full, table, values, _Filling(str(path), place, key, item))
+
+
+def _items(foreach: list[Any] | dict[str, Any] | None) -> Iterator[tuple[str | None, Any]]:
+    if foreach is None:
+        yield None, None
+    elif isinstance(foreach, dict):
+        yield from foreach.items()
+    else:
+        for number, item in enumerate(foreach):
+            yield (str(number) if isinstance(item, dict) else _text(item)), item
+
+
+def _stage(name: str, table: _StageTable, values: _Parameters, filling: _Filling) -> Stage:
+    """One stage, with its texts filled in. Raises BadFile."""
+    outs = [out if isinstance(out, _OutTable) else _OutTable(path=out) for out in table.outs]
+    texts = [*map(filling.fill, [table.command, *table.deps, *(out.path for out in outs)])]
+    named = {match[2] for text in texts for match in _PARAM.finditer(text) if not match[1]}
+    named.update(map(filling.fill, table.params))
+    params = {name: values.value(name, filling.place) for name in sorted(named)}
+
+    def value(match: re.Match[str]) -> str:
+        return match[0][1:] if match[1] else _text(params[match[2]])
+
+    command, *paths = (_PARAM.sub(value, text) if "${" in text else text for text in texts)
+    if "" in paths:
+        raise BadFile(filling.file, filling.place, "a path is empty")
+    root = posixpath.dirname(filling.file)
+    paths = [_identity(root, path) for path in paths]
+    deps, places = paths[: len(table.deps)], paths[len(table.deps) :]
+    return Stage(
+        name, command, texts[0], tuple(dict.fromkeys(deps)),
+        tuple(Out(path, out.cache, out.incremental) for path, out in zip(places, outs, strict=True)),
+        params, tuple(map(filling.fill, table.code)),
+    )  # fmt: skip
+
+
+def _identity(root: str, path: str) -> str:
+    """The identity of a path, with the slash that marks a folder."""
+    found = path_in(root, path)
+    return f"{found}/" if path.endswith("/") and not found.endswith("/") else found
+
+
+@dataclass(frozen=True, slots=True)
+class _Filling:
+    """What replaces `${item}` and `${key}`; without a foreach there is no key."""
+
+    file: str
+    place: str
+    key: str | None
+    item: Any
+
+    def fill(self, text: str) -> str:
+        """A text with its item filled in; parameters are left. Raises BadFile."""
+        return _ITEM.sub(self._value, text) if "${" in text else text
+
+    def _value(self, match: re.Match[str]) -> str:
+        escaped, what, fields = match.groups()
+        if escaped:
+            return match[0][1:]
+        if self.key is None:
+            raise BadFile(self.file, self.place, f"{match[0]}: a stage without foreach has no item")
+        found: Any = self.key if what == "key" else self.item
+        for part in fields.split(".")[1:]:
+            if not isinstance(found, Mapping) or part not in found:
+                raise BadFile(self.file, self.place, f"{match[0]}: the item {self.key!r} has no such field")
+            found = found[part]
+        return _text(found)
+
+
+def _text(value: Any) -> str:
+    """A value as it stands in a command."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -1,0 +1,1 @@
+"""`pledger builds`: run the stages of a build file, see why they ran, and what runs did."""
