@@ -77,8 +77,11 @@ class Campaign:
             self._writer.start()
             stack.callback(self._end_writer)
             self._ends = Consumer(
-                {"bootstrap.servers": self.broker.bootstrap, "group.id": "ends", "log_level": 0}
-            )
+                {
+                    "bootstrap.servers": self.broker.bootstrap, "group.id": "ends", "log_level": 0,
+                    "socket.timeout.ms": 2000, "topic.metadata.refresh.interval.ms": 1000,
+                }
+            )  # fmt: skip
             stack.callback(self._ends.close)
             self.foreign = ForeignProducer(self.broker.bootstrap, TOPIC, PARTITIONS)
             stack.callback(self.foreign.close)
@@ -159,9 +162,12 @@ class Campaign:
     def published(self) -> int:
         """How much the partitions hold, or held when their leaders answered."""
         for number in range(PARTITIONS):
-            with suppress(KafkaException):
+            try:
                 end = self._ends.get_watermark_offsets(TopicPartition(TOPIC, number), 2.0)[1]
                 self._held[number] = max(end, self._held.get(number, 0))
+            except KafkaException:
+                with suppress(KafkaException):  # its leader is gone: learn of another one
+                    self._ends.list_topics(TOPIC, 2.0)
         return sum(self._held.values())
 
     def places(self) -> dict[int, int]:
