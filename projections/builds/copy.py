@@ -160,10 +160,11 @@ class BuildCopy:
         while True:
             seen = log.wakeup.seen()
             folded = retry_outages(log, feeder.step)
-            if folded is not None:
-                came += folded
-            elif position is None or feeder.read_to >= position:
+            came += folded or 0
+            if feeder.read_to >= position if position is not None else folded is None:
                 return came
+            elif folded is not None:
+                continue
             elif time.monotonic() > deadline:
                 raise LedgerBusy(
                     f"position {position} cannot be read yet, because an append before it has been open for "
