@@ -161,17 +161,16 @@ class BuildCopy:
             seen = log.wakeup.seen()
             folded = retry_outages(log, feeder.step)
             came += folded or 0
-            if feeder.read_to >= position if position is not None else folded is None:
+            if folded is None if position is None else feeder.read_to >= position:
                 return came
-            elif folded is not None:
+            if folded is not None:
                 continue
-            elif time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 raise LedgerBusy(
                     f"position {position} cannot be read yet, because an append before it has been open for "
                     f"{log.pool.timeout:.0f} seconds: `pledger doctor` shows it"
                 )
-            else:
-                log.wakeup.wait(seen, FIRST_PAUSE)
+            log.wakeup.wait(seen, FIRST_PAUSE)
 
     def follow(self) -> CopyFollower:
         """Keeps the copy up to date in a thread: `with copy.follow(): …`."""
