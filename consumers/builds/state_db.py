@@ -67,7 +67,7 @@ class StateDB:
     ) -> None:
         self.log, self.project = log, checked_project(project)
         self._readonly, self._closed = readonly, False
-        self._root, self._real_root = Path(root).absolute(), Path(root).resolve()
+        self._root, self._real_root = str(Path(root).absolute()), str(Path(root).resolve())
         self._folder = Path(db_path).parent / FOLDER
         self._copy = BuildCopy(log, self._folder, project, readonly=readonly)
         try:
@@ -330,7 +330,8 @@ class StateDB:
 
     def _output(self, path: Path) -> str:
         """The logical identity of an output: links are kept (spec S4-12)."""
-        return path_in(self._root, Path(path).absolute())
+        text = os.fspath(path)
+        return path_in(self._root, text if text.startswith(os.sep) else os.path.abspath(text))
 
     def _open(self, kind: type[S], name: str) -> S:
         """A new stream object of this project. Raises PathTooLongError where the copy cannot have its key."""
