@@ -27,7 +27,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -38,8 +38,7 @@ DEFAULT: Final = "pledger-build.toml"
 """The build file of a folder, where none is named."""
 CACHE: Final = ".pledger/builds/cache"
 """The content cache of a project, where its file names none."""
-_ITEM: Final = re.compile(r"(\$?)\$\{(item|key)((?:\.[\w-]+)*)\}")
-_PARAM: Final = re.compile(r"(\$?)\$\{params\.([\w-]+(?:\.[\w-]+)*)\}")
+_PLACEHOLDER: Final = re.compile(r"(\$?)\$\{(item|key|params(?=\.))((?:\.[\w-]+)*)\}")
 Scalar = str | int | float | bool
 
 
@@ -198,14 +197,14 @@ class _Parameters:
 
 def _stages(path: Path, name: str, table: _StageTable, values: _Parameters) -> Iterator[Stage]:
     """The stages of one table: one, or one for each item of its `foreach`. Raises BadFile."""
-    place = f"stages.{name}"
+    texts = _StageTexts(str(path), f"stages.{name}", table, values)
     for key, item in _items(table.foreach):
         full = name if key is None else f"{name}@{key}"
         try:
             checked_stage(full)
         except BadName as error:
-            raise BadFile(str(path), place, str(error)) from None
-        yield _stage(full, table, values, _Filling(str(path), place, key, item))
+            raise BadFile(str(path), texts.place, str(error)) from None
+        yield texts.stage(full, _Item(key, item))
 
 
 def _items(foreach: list[Any] | dict[str, Any] | None) -> Iterator[tuple[str | None, Any]]:
@@ -218,61 +217,99 @@ def _items(foreach: list[Any] | dict[str, Any] | None) -> Iterator[tuple[str | N
             yield (str(number) if isinstance(item, dict) else _text(item)), item
 
 
-def _stage(name: str, table: _StageTable, values: _Parameters, filling: _Filling) -> Stage:
-    """One stage, with its texts filled in. Raises BadFile."""
-    outs = [out if isinstance(out, _OutTable) else _OutTable(path=out) for out in table.outs]
-    texts = [*map(filling.fill, [table.command, *table.deps, *(out.path for out in outs)])]
-    named = {match[2] for text in texts for match in _PARAM.finditer(text) if not match[1]}
-    named.update(map(filling.fill, table.params))
-    params = {name: values.value(name, filling.place) for name in sorted(named)}
+class _Item(NamedTuple):
+    """An item of a foreach; without one there is no key."""
 
-    def value(match: re.Match[str]) -> str:
-        return match[0][1:] if match[1] else _text(params[match[2]])
-
-    command, *paths = (_PARAM.sub(value, text) if "${" in text else text for text in texts)
-    if "" in paths:
-        raise BadFile(filling.file, filling.place, "a path is empty")
-    root = posixpath.dirname(filling.file)
-    paths = [_identity(root, path) for path in paths]
-    deps, places = paths[: len(table.deps)], paths[len(table.deps) :]
-    return Stage(
-        name, command, texts[0], tuple(dict.fromkeys(deps)),
-        tuple(Out(path, out.cache, out.incremental) for path, out in zip(places, outs, strict=True)),
-        params, tuple(map(filling.fill, table.code)),
-    )  # fmt: skip
-
-
-def _identity(root: str, path: str) -> str:
-    """The identity of a path, with the slash that marks a folder."""
-    found = path_in(root, path)
-    return f"{found}/" if path.endswith("/") and not found.endswith("/") else found
-
-
-@dataclass(frozen=True, slots=True)
-class _Filling:
-    """What replaces `${item}` and `${key}`; without a foreach there is no key."""
-
-    file: str
-    place: str
     key: str | None
-    item: Any
+    value: Any
 
-    def fill(self, text: str) -> str:
-        """A text with its item filled in; parameters are left. Raises BadFile."""
-        return _ITEM.sub(self._value, text) if "${" in text else text
 
-    def _value(self, match: re.Match[str]) -> str:
-        escaped, what, fields = match.groups()
-        if escaped:
-            return match[0][1:]
-        if self.key is None:
-            raise BadFile(self.file, self.place, f"{match[0]}: a stage without foreach has no item")
-        found: Any = self.key if what == "key" else self.item
-        for part in fields.split(".")[1:]:
+class _Slot(NamedTuple):
+    """A place in a text that is filled in: `${item.a.b}`."""
+
+    text: str
+    what: str
+    fields: tuple[str, ...]
+
+
+class _StageTexts:
+    """The texts of a stage's table, taken apart once for all items of its foreach."""
+
+    def __init__(self, file: str, place: str, table: _StageTable, values: _Parameters) -> None:
+        self.file, self.place, self._values = file, place, values
+        self._root = posixpath.dirname(file)
+        outs = [out if isinstance(out, _OutTable) else _OutTable(path=out) for out in table.outs]
+        self._command = _taken_apart(table.command)
+        self._deps = [*map(_taken_apart, table.deps)]
+        self._outs = [(_taken_apart(out.path), out.cache, out.incremental) for out in outs]
+        self._code, self._named = [*map(_taken_apart, table.code)], [*map(_taken_apart, table.params)]
+        texts = [self._command, *self._deps, *(path for path, *_ in self._outs)]
+        used = {".".join(part.fields) for text in texts for part in text if isinstance(part, _Slot)
+                and part.what == "params"}  # fmt: skip
+        self._params = {name: values.value(name, place) for name in sorted(used)}
+
+    def stage(self, name: str, item: _Item) -> Stage:
+        """The stage of an item. Raises BadFile."""
+        params = self._params
+        if self._named:
+            named = {text: self._values.value(text, self.place) for text in self._each(self._named, item)}
+            params = dict(sorted({**params, **named}.items()))
+        return Stage(
+            name, self._filled(self._command, item), self._filled(self._command, item, template=True),
+            tuple(dict.fromkeys([self._path(dep, item) for dep in self._deps])),
+            tuple([Out(self._path(path, item), *how) for path, *how in self._outs]),
+            params, tuple(self._each(self._code, item)),
+        )  # fmt: skip
+
+    def _each(self, texts: list[_Text], item: _Item) -> Iterator[str]:
+        return (self._filled(text, item) for text in texts)
+
+    def _path(self, text: _Text, item: _Item) -> str:
+        """The identity of a path, with the slash that marks a folder."""
+        path = self._filled(text, item)
+        if not path:
+            raise BadFile(self.file, self.place, "a path is empty")
+        if path[0] != "/" and "//" not in path and "./" not in path and not path.endswith("."):
+            return path  # is its own identity, as nearly all are
+        found = path_in(self._root, path)
+        return f"{found}/" if path.endswith("/") and not found.endswith("/") else found
+
+    def _filled(self, text: _Text, item: _Item, *, template: bool = False) -> str:
+        """A text with its item and parameters. template: leave parameters, as the code manifest has it."""
+        if len(text) == 1 and isinstance(text[0], str):
+            return text[0]
+        return "".join(
+            [part if isinstance(part, str) else self._value(part, item, template) for part in text]
+        )
+
+    def _value(self, slot: _Slot, item: _Item, template: bool) -> str:
+        if slot.what == "params":
+            return slot.text if template else _text(self._params[".".join(slot.fields)])
+        if item.key is None:
+            raise BadFile(self.file, self.place, f"{slot.text}: a stage without foreach has no item")
+        found: Any = item.key if slot.what == "key" else item.value
+        for part in slot.fields:
             if not isinstance(found, Mapping) or part not in found:
-                raise BadFile(self.file, self.place, f"{match[0]}: the item {self.key!r} has no such field")
+                wrong = f"{slot.text}: the item {item.key!r} has no such field"
+                raise BadFile(self.file, self.place, wrong)
             found = found[part]
         return _text(found)
+
+
+_Text = list[str | _Slot]
+
+
+def _taken_apart(text: str) -> _Text:
+    """A text as its plain parts and the places that are filled in."""
+    parts: _Text = []
+    end = 0
+    for match in _PLACEHOLDER.finditer(text):
+        escaped, what, fields = match.groups()
+        parts.append(text[end : match.start()])
+        names = tuple(fields.split(".")[1:])
+        parts.append(match[0][1:] if escaped else _Slot(match[0], what, names))
+        end = match.end()
+    return [*parts, text[end:]]
 
 
 def _text(value: Any) -> str:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from ledger.builds.inputs import Declared, OutSpec
 from ledger.builds.manifests import RunCacheEntry
-from ledger.builds.skip import Action, Decision, Tier, changes, decide
-from ledger.builds.stage import Stage as Recorded
+from ledger.builds.skip import Action, Decision, Tier, decide, unchanged
 from ledger.errors import BadInput
-from projections.builds.reading import Generation, Snapshot
+from projections.builds.reading import Generation, Lock, Snapshot
 
 from .build_file import Stage
 from .code import code_manifests
@@ -74,7 +73,8 @@ def plan(project: Project, stages: Iterable[Stage], *, force: bool = False) -> d
 def deps_now(project: Project, stage: Stage) -> dict[str, str] | str:
     """The hashes of a stage's dependencies as they are now; a text that says which are missing."""
     looked = project.workspace.look(stage.deps)
-    return _wrong_deps(stage, looked) or {path: _hash(looked[path]) for path in stage.deps}
+    hashes = {path: found.hash for path in stage.deps if isinstance(found := looked[path], Identity)}
+    return hashes if len(hashes) == len(stage.deps) else _wrong_deps(stage, looked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +82,19 @@ class _Decided:
     stage: Stage
     declared: Declared
     decision: Decision
-    recorded: Recorded | None
-    entry: RunCacheEntry | None
+    lock: Lock | None
+    entry: RunCacheEntry | None = None
 
 
 def _declared(stage: Stage, looked: Mapping[str, Looked], code: dict[str, str] | BadInput) -> Declared | str:
     """The inputs of a stage as they are now, or why it fails (spec S4-40)."""
     if isinstance(code, BadInput):
         return str(code)
-    if wrong := _wrong_deps(stage, looked):
-        return wrong
     deps, fresh = {}, []
     for path in stage.deps:
         found = looked[path]
-        assert isinstance(found, Identity)
+        if not isinstance(found, Identity):
+            return _wrong_deps(stage, looked)
         deps[path] = found.hash
         if found.fresh:
             fresh.append(path)
@@ -103,10 +102,8 @@ def _declared(stage: Stage, looked: Mapping[str, Looked], code: dict[str, str] |
     return Declared(code, stage.params, deps, outs, frozenset(fresh))
 
 
-def _wrong_deps(stage: Stage, looked: Mapping[str, Looked]) -> str | None:
+def _wrong_deps(stage: Stage, looked: Mapping[str, Looked]) -> str:
     wrong = {path: found for path in stage.deps if isinstance(found := looked[path], OSError)}
-    if not wrong:
-        return None
     missing = [path for path, error in wrong.items() if isinstance(error, FileNotFoundError)]
     if missing:
         return f"missing deps: {', '.join(missing)}"
@@ -116,26 +113,33 @@ def _wrong_deps(stage: Stage, looked: Mapping[str, Looked]) -> str | None:
 def _decided(
     now: Snapshot, ready: list[tuple[Stage, Declared]], looked: Mapping[str, Looked], force: bool
 ) -> Iterator[_Decided]:
-    """The decisions of the domain, from one snapshot of the copy."""
-    recorded = now.stages([stage.name for stage, _ in ready])
+    """The decisions of the domain, from one snapshot of the copy.
+
+    Of a stage with the recorded input hash, the snapshot need not read more.
+    """
+    locks = now.locks([stage.name for stage, _ in ready])
     known = now.generations({bare(path) for stage, _ in ready for path in stage.deps})
     generations = {path: known[name].generation for path in looked if (name := bare(path)) in known}
-    changed = [
-        (stage.name, declared.input_hash) for stage, declared in ready
-        if not force and changes(declared, recorded.get(stage.name)) is not None
-    ]  # fmt: skip
-    entries = now.run_caches(changed)
+    changed = []
     for stage, declared in ready:
-        state = recorded.get(stage.name)
-        entry = entries.get((stage.name, declared.input_hash)) if entries else None
-        yield _Decided(
-            stage, declared, decide(declared, state, generations, entry, force=force), state, entry
-        )
+        lock = locks.get(stage.name)
+        if lock is not None and lock.input_hash == declared.input_hash and not force:
+            yield _Decided(stage, declared, unchanged(declared, lock.generations, generations), lock)
+        else:
+            changed.append((stage, declared))
+    if not changed:
+        return
+    recorded = now.stages([stage.name for stage, _ in changed])
+    entries = now.run_caches([(stage.name, declared.input_hash) for stage, declared in changed])
+    for stage, declared in changed:
+        entry = entries.get((stage.name, declared.input_hash))
+        decision = decide(declared, recorded.get(stage.name), generations, entry, force=force)
+        yield _Decided(stage, declared, decision, locks.get(stage.name), entry)
 
 
 def _with_outputs(project: Project, one: _Decided, looked: Mapping[str, Looked]) -> Plan:
     """The plan for a decision: a skip whose outputs cannot be there becomes a run."""
-    decision, expected = one.decision, one.recorded.duration_ms if one.recorded is not None else None
+    decision, expected = one.decision, one.lock.duration_ms if one.lock is not None else None
     if decision.action is Action.RUN:
         return Plan(one.stage, one.declared, decision, {}, expected)
     wanted = _wanted(one)
@@ -148,8 +152,8 @@ def _with_outputs(project: Project, one: _Decided, looked: Mapping[str, Looked])
 def _wanted(one: _Decided) -> dict[str, str | None] | None:
     """The content that each output must have; None where that is not known of one of them."""
     if one.decision.tier is not Tier.RUN_CACHE:
-        assert one.recorded is not None
-        return {out.path: out.hash for out in one.recorded.outs}
+        assert one.lock is not None
+        return {out.path: out.hash for out in one.lock.outs}
     if not all(out.cache for out in one.stage.outs):
         return None  # what is there now may be of other inputs
     assert one.entry is not None
@@ -161,12 +165,12 @@ def _to_restore(
 ) -> dict[str, str] | None:
     """The contents that outputs lack; None where one of them is not in the content cache."""
     restore: dict[str, str] = {}
-    cached = {out.path: out.cache for out in stage.outs}
     for path, content in wanted.items():
         found = looked[path]
         if content is not None and isinstance(found, Identity) and found.hash == content:
             continue
-        if content is None or not cached[path] or not project.contents.holds(content):
+        cached = any(out.cache for out in stage.outs if out.path == path)
+        if content is None or not cached or not project.contents.holds(content):
             return None
         restore[path] = content
     return restore
@@ -177,8 +181,3 @@ def generations_of(now: Snapshot, paths: Iterable[str]) -> dict[str, Generation]
     paths = [*paths]
     known = now.generations({bare(path) for path in paths})
     return {path: known[bare(path)] for path in paths if bare(path) in known}
-
-
-def _hash(looked: Looked) -> str:
-    assert isinstance(looked, Identity)
-    return looked.hash

@@ -107,22 +107,22 @@ class BuildRun:
         """Execute it, so many stages at once."""
         began = monotonic()
         self.tell(progress.RunStarted(self.id, self.project.name, self.graph.order))
+        facts = self._first()
+        run = OpenRun(self.project.name, self.id)
+        run.start(self.targets, self.graph.order, forced=self.force)
+        facts(run)
         with _signals(self._messages):
-            facts = self._first()
-            run = OpenRun(self.project.name, self.id)
-            run.start(self.targets, self.graph.order, forced=self.force)
-            facts(run)
-            if not self._todo:
-                return self._ended(run, began)
-            record(self.project.log, [], run)
-            self._run_at = run.state, run.version
-            with self._executing(jobs) as submit:
-                self._loop(jobs, submit)
+            if self._todo:
+                record(self.project.log, [], run)
+                self._run_at = run.state, run.version
+                with self._executing(jobs) as submit:
+                    self._loop(jobs, submit)
+                run = self._opened()
             if self._error is not None:
                 with suppress(LedgerError):
-                    self._ended(self._opened(), began)
+                    self._ended(run, began)
                 raise self._error
-            return self._ended(self._opened(), began)
+            return self._ended(run, began)
 
     # Deciding
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
-from ledger.builds.completion import record
+from ledger.builds.completion import Known, record
 from ledger.builds.inputs import consumed
 from ledger.builds.manifests import StageStatus
 from ledger.builds.run import OpenRun, Run, StageFinished
@@ -26,11 +26,13 @@ from . import progress
 from .command import Command, Ended, Stop
 from .content_cache import remove
 from .hashing import Identity
+from .paths import bare
 from .plan import Plan, deps_now, generations_of
 from .presence import Presence
 from .project import Project
 from .stage_leases import StageLease, StageLeases
 
+_NONE: Final[Known] = {}
 LOST: Final = "another runner has taken the stage over"
 
 
@@ -79,18 +81,16 @@ class StageRunner:
         name = plan.stage.name
         if plan.decision.action is Action.SKIP:
             return self._restored(plan)
-        version = self._version(name)
-        stream = OpenStage.name_of(self.project.name, name)
-        stop = Stop(above=self.stop)
-        lease = self._leases.take(stream, version + 1, stop.kill)
+        opened, stop = self._opened_stage(name), Stop(above=self.stop)
+        lease = self._leases.take(opened.name, opened.version + 1, stop.kill)
         if isinstance(lease, str):
             self.tell(progress.StageWaiting(name, lease))
-            self._leases.wait(stream, lease, self.stop)
+            self._leases.wait(opened.name, lease, self.stop)
             return Done(name, again=True)
         try:
             if deps_now(self.project, plan.stage) != plan.declared.deps:
                 return Done(name, again=True)
-            return _Claimed(self, plan, lease, stop).execute()
+            return _Claimed(self, plan, opened, lease, stop).execute()
         finally:
             self._leases.give_back(lease)
 
@@ -100,11 +100,14 @@ class StageRunner:
         run.restore(*self._run_at)
         return run
 
-    def _version(self, name: str) -> int:
-        """The version of a stage's stream, as the local copy has it."""
+    def _opened_stage(self, name: str) -> OpenStage:
+        """A stage's stream, as the local copy has it: a claim at another version is refused."""
+        opened = OpenStage(self.project.name, name)
         with self.project.copy.reading() as now:
-            found = now.stage(name)
-        return 0 if found is None else found[0]
+            if (found := now.stage(name)) is not None:
+                version, state = found
+                opened.restore(state, version)
+        return opened
 
     def _restored(self, plan: Plan) -> Done:
         """Restore outputs of a stage that is skipped. What is not intact is decided again."""
@@ -129,35 +132,36 @@ class StageRunner:
 class _Claimed:
     """A stage under the claim of this runner."""
 
-    def __init__(self, runner: StageRunner, plan: Plan, lease: StageLease, lost: Stop) -> None:
-        self.runner, self.plan, self.lease, self.lost = runner, plan, lease, lost
+    def __init__(
+        self, runner: StageRunner, plan: Plan, opened: OpenStage, lease: StageLease, lost: Stop
+    ) -> None:
+        self.runner, self.plan, self.opened, self.lease, self.lost = runner, plan, opened, lease, lost
         self.project, self.stage, self.name = runner.project, plan.stage, plan.stage.name
         self.decision: Decision = plan.decision
         self._began = monotonic()
 
     def execute(self) -> Done:
         """Claim it, and run or restore it."""
-        opened = self.project.log.load(OpenStage, self.project.name, self.name, version=self.lease.token - 1)
-        if not self._claim(opened):
+        if not self._claim():
             return Done(self.name, again=True)
         self.runner.tell(progress.StageStarted(self.name, self.decision.reason, self.plan.expected_ms))
         try:
             how = self._restore_or_run()
-            return self._complete(opened, how)
+            return self._complete(how)
         except ClaimLost:
             return self._over(LOST)
         except _Failed as failed:
-            return self._fail(opened, str(failed))
+            return self._fail(str(failed))
         except OSError as error:
-            return self._fail(opened, _sentence(error))
+            return self._fail(_sentence(error))
 
-    def _claim(self, opened: OpenStage) -> bool:
+    def _claim(self) -> bool:
         """Record the claim; False where another writer came first."""
         run = self.runner.opened_run()
-        opened.claim(self.runner.presence.name, self.runner.run, take_over=True)
+        self.opened.claim(self.runner.presence.name, self.runner.run, take_over=True)
         run.start_stage(self.name, self.decision.reason, self.plan.declared.input_hash)
         try:
-            record(self.project.log, [opened], run, command=self._command("claim"))
+            record(self.project.log, [self.opened], run, command=self._command("claim"))
         except StreamConflict:
             return False
         return True
@@ -193,16 +197,16 @@ class _Claimed:
         root, text = self.project.build.root, self.stage.command
         return Command(text, root, runner.presence, self.lost, output).run()
 
-    def _complete(self, opened: OpenStage, how: How) -> Done:
+    def _complete(self, how: How) -> Done:
         """Keep the outputs, and record the end. Raises _Failed, OSError, ClaimLost."""
         outs = self._outputs(store=how is How.RAN)
         deps = self.plan.declared.deps
         if deps_now(self.project, self.stage) != deps:
             raise _Failed("dependencies changed while it ran: run it again")
         with self.project.copy.reading() as now:
-            known = generations_of(now, deps)
+            known = generations_of(now, (*deps, *(out.path for out in outs)))
         declared, reason, took = self.plan.declared, self.decision.reason, _ms(self._began)
-        opened.complete(
+        self.opened.complete(
             StageCompleted(
                 how=how, run=self.runner.run, token=self.lease.token, input_hash=declared.input_hash,
                 code=dict(declared.code), params=dict(declared.params), deps=consumed(deps, known),
@@ -210,8 +214,9 @@ class _Claimed:
                 incremental=any(out.incremental for out in self.stage.outs),
             )
         )  # fmt: skip
-        ran = how is How.RAN
-        return self._record(opened, StageStatus.RAN if ran else StageStatus.SKIPPED, reason, took)
+        outputs = {bare(out.path): known.get(out.path) for out in outs}
+        status = StageStatus.RAN if how is How.RAN else StageStatus.SKIPPED
+        return self._record(status, reason, took, outputs)
 
     def _outputs(self, *, store: bool) -> tuple[Out, ...]:
         """The outputs that are there now; those to be cached are kept. Raises _Failed, OSError."""
@@ -229,15 +234,15 @@ class _Claimed:
             outs.append(Out(out.path, found.hash, out.cache))
         return tuple(outs)
 
-    def _fail(self, opened: OpenStage, reason: str) -> Done:
+    def _fail(self, reason: str) -> Done:
         """Record the failure; what was recorded of the last completion stays (spec S4-43)."""
         took = _ms(self._began)
         if self.runner.stop.asked:
-            opened.release(self.lease.token, reason)
+            self.opened.release(self.lease.token, reason)
         else:
-            opened.fail(self.lease.token, reason, run=self.runner.run, duration_ms=took)
+            self.opened.fail(self.lease.token, reason, run=self.runner.run, duration_ms=took)
         try:
-            return self._record(opened, StageStatus.FAILED, reason, took)
+            return self._record(StageStatus.FAILED, reason, took)
         except ClaimLost:
             return self._over(LOST)
 
@@ -249,11 +254,12 @@ class _Claimed:
         position = appended.last_position if appended is not None else None
         return Done(self.name, "failed", reason, _ms(self._began), position)
 
-    def _record(self, opened: OpenStage, status: StageStatus, reason: str, took: int) -> Done:
-        """Append the end of the stage with that of its run."""
+    def _record(self, status: StageStatus, reason: str, took: int, outputs: Known = _NONE) -> Done:
+        """Append the end of the stage with that of its run. outputs: what the local copy has of them."""
         run = self.runner.opened_run()
         run.finish_stage(self._finished(status, reason, took))
-        appended = record(self.project.log, [opened], run, command=self._command("end"))
+        command = self._command("end")
+        appended = record(self.project.log, [self.opened], run, outputs=outputs, command=command)
         assert appended is not None
         status_of: Mapping[StageStatus, progress.Status] = {
             StageStatus.RAN: "ran", StageStatus.SKIPPED: "skipped", StageStatus.FAILED: "failed",

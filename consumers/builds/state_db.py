@@ -39,8 +39,6 @@ from projections.builds import BuildCopy, FileHash, Fingerprint, keys
 
 S = TypeVar("S", bound=Stream[Any, Any])
 T = TypeVar("T")
-FOLDER: Final = "state.lmdb"
-"""The folder of the local copy, beside the file that StateDB is given."""
 _TRUSTED: Final = 1 << 62
 """When hashes were seen that the caller vouches for, in nanoseconds: no file is newer."""
 
@@ -49,7 +47,7 @@ AstHash = tuple[str, int, int, int, str, str, int | str, str]
 
 
 class StateDB:
-    """The state store of a project. db_path: a file in the store's folder, of which only the folder counts.
+    """The state store of a project. db_path: only its folder counts; the store is `state.lmdb` in that.
 
     readonly: refuse what writes. root: the folder to which paths are relative, so that a moved checkout keeps
     its state (W4-08). Several processes may open one store; threads may share one object.
@@ -68,7 +66,7 @@ class StateDB:
         self.log, self.project = log, checked_project(project)
         self._readonly, self._closed = readonly, False
         self._root, self._real_root = str(Path(root).absolute()), str(Path(root).resolve())
-        self._folder = Path(db_path).parent / FOLDER
+        self._folder = Path(db_path).parent
         self._copy = BuildCopy(log, self._folder, project, readonly=readonly)
         try:
             self._begin()

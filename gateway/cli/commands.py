@@ -98,8 +98,10 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
         "builds": Group(
             "Builds: run stages, see why they ran and what runs did.",
             {
-                "why": "builds.why:why", "history": "builds.history:history", "show": "builds.history:show",
-                "status": "builds.status:status", "import": "builds.imports:import_",
+                "run": "builds.run:run", "why": "builds.why:why", "status": "builds.status:status",
+                "history": "builds.history:history", "show": "builds.history:show",
+                "import": "builds.imports:import_", "gc": "builds.keep:gc", "verify": "builds.keep:verify",
+                "rebuild": "builds.keep:rebuild",
             },
         ),
     },

@@ -182,11 +182,14 @@ def load(kind: type[S], data: str | bytes, *, frozen: bool = True) -> S:
         raise UnreadableState(str(error)) from error
 
 
-def load_each(kind: type[S], texts: Sequence[str]) -> list[S]:
-    """The states in many texts, read in one call, which takes half the time. Raises UnreadableState."""
+def load_each(kind: type[S], texts: Sequence[str], *, frozen: bool = True) -> list[S]:
+    """The states in many texts, read in one call, which takes half the time. Raises UnreadableState.
+
+    frozen: as in `load`.
+    """
     try:
         states: list[S] = _decoder(list[kind])(f"[{','.join(texts)}]")  # type: ignore[valid-type]
-        return states if _is_solid(kind) else [cast("S", _solid(state)) for state in states]
+        return states if not frozen or _is_solid(kind) else [cast("S", _solid(state)) for state in states]
     except Exception as error:
         raise UnreadableState(str(error)) from error
 

@@ -37,6 +37,8 @@ from .server_errors import TRANSIENT
 
 FEW: Final = 8
 """Appends that go at once, each alone: small groups cost the server more than they save."""
+SMALL: Final = 32
+"""Appends in a small group."""
 MOST: Final = 256
 """Appends in one group, and events in an append that may be in one."""
 MOST_BYTES: Final = 2**20
@@ -54,15 +56,29 @@ class Waiting:
     turn: released once it leads, or its outcome is known. group: of one that leads, what it sends, itself
     first. leader: who sends it. since: when it began to lead. ended: it leads no more. after: whom to wake
     once it is awake: threads that wake all at once would only wait for each other, as Python runs one.
+    last_of: whose lead it passes on once it is awake.
     """
 
-    __slots__ = ("after", "append", "ended", "group", "leader", "meta", "outcome", "row", "since", "turn")
+    __slots__ = (
+        "after",
+        "append",
+        "ended",
+        "group",
+        "last_of",
+        "leader",
+        "meta",
+        "outcome",
+        "row",
+        "since",
+        "turn",
+    )
 
     def __init__(self, append: Append, meta: Meta) -> None:
         self.append, self.meta = append, meta
         self.group: list[Waiting] = []
         self.leader: Waiting | None = None
         self.after: Waiting | None = None
+        self.last_of: Waiting | None = None
         self.outcome: Appended | Outcome | Lost | None = None
         self.row: Row | None = None
         self.since, self.ended = 0.0, False
@@ -179,8 +195,7 @@ class Committer:
             self._leave(mine)
             raise
         finally:
-            if mine.after is not None:
-                mine.after.turn.release()
+            self._awake(mine)
         if mine.group:
             with self._mutex:
                 self._gather(mine)
@@ -208,21 +223,43 @@ class Committer:
         return None
 
     def _end(self, mine: Waiting) -> None:
-        """Pass the lead on, and wake the first follower, who wakes the next."""
+        """Wake the first follower, who wakes the next, and pass the lead on.
+
+        The last follower of a small group passes it on where few wait: they all come back in a moment, and
+        go together again. In a large one the server works meanwhile for those that are back already.
+        """
         mine.ended, group, mine.group = True, mine.group, []  # no circle is left to the collector of garbage
+        heir = None
         with self._mutex:
-            self._leading.discard(mine)
             self._inside -= len(group)
             self._last = len(group)
             for one in group:
                 self._streams.discard(one.append.stream)
-            heir = self._heir() if self._queue else None
+            if SMALL >= len(group) > FEW > len(self._queue):
+                group[-1].last_of = mine
+            else:
+                heir = self._pass_on(mine)
         if heir is not None:
             heir.turn.release()
         for one, after in pairwise(group):
             one.after, after.outcome = after, after.outcome or _interrupted()
         if mine.after is not None:
             mine.after.turn.release()
+
+    def _pass_on(self, leader: Waiting) -> Waiting | None:
+        """End the lead; its heir, who is to be woken."""
+        self._leading.discard(leader)
+        return self._heir() if self._queue else None
+
+    def _awake(self, mine: Waiting) -> None:
+        """Wake the next follower; the last one passes the lead on."""
+        if mine.after is not None:
+            mine.after.turn.release()
+        elif mine.last_of is not None:
+            with self._mutex:
+                heir = self._pass_on(mine.last_of)
+            if heir is not None:
+                heir.turn.release()
 
     # The group
 

@@ -7,7 +7,7 @@ The states are folded by the domain's own `evolve`. Values, with numbers as 8 by
     stage:     version of the stream, state as JSON
     dep:       generation
     runcache:  RunCacheEntry as JSON, as the original writes it
-    run:       position of the run's first event, RunManifest as JSON without stages (none: it was dropped)
+    run:       position since which the run is listed, RunManifest as JSON without stages (none: it is not)
     ranstage:  StageRunRecord as JSON
     order:     run id        remote:  1        cachedby:  key in the run cache
 
@@ -40,7 +40,7 @@ from .keys import below, clear, entries, key
 
 STREAMS: Final = (OpenOutput, OpenStage, OpenRun, OpenRemote)
 NUMBER: Final = Struct(">Q")
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Raise it whenever keys, values or this fold change: a copy of another format is made again."""
 
 
@@ -106,6 +106,8 @@ class Fold:
         now = before
         if not isinstance(fact, Unknown):
             now = evolve_manifest(before, run, fact, recorded.recorded_at)
+        if before is None and now is not None:  # listed from here on, also a run that was dropped before
+            known = NUMBER.pack(recorded.position)
         if now is not before:  # it began, was recorded as a whole, or was dropped
             clear(self._writer, below(keys.RAN_STAGE, run))
             order = keys.ORDER + known[:8]

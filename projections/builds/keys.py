@@ -11,7 +11,7 @@ Keys of the local copy: one prefix per kind of entry, as in the seed, and an enc
     cachedby:RUN 0 DIGEST     which entries of the run cache name this run
     run:RUN                   a run, without its stages
     ranstage:RUN 0 STAGE      what a run did with a stage
-    order:POSITION            run ids, in the order of their first events
+    order:POSITION            run ids, in the order in which the runs began
     remote:REMOTE 0 HASH      a content that the remote holds
     copy:NAME                 what the copy says of itself
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ledger.builds.manifests import (
@@ -13,7 +14,7 @@ from ledger.builds.manifests import (
     deserialize_run_cache_entry,
     deserialize_run_manifest,
 )
-from ledger.builds.stage import Stage
+from ledger.builds.stage import Out, Stage
 from ledger.domain.state import load, load_each
 
 from . import keys
@@ -28,6 +29,19 @@ class Generation(NamedTuple):
 
     generation: int
     hash: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What the last completion of a stage recorded, as far as a skip needs it; fields as in `Stage`.
+
+    Its mappings are plain dicts, and only to be read: 10,000 of them are read in a tenth of the time.
+    """
+
+    input_hash: str | None = None
+    generations: dict[str, int] = field(default_factory=dict)
+    outs: tuple[Out, ...] = ()
+    duration_ms: int = 0
 
 
 class Snapshot:
@@ -62,6 +76,13 @@ class Snapshot:
         found = self._cursor.getmulti(wanted)
         states = load_each(Stage, [value[8:].decode() for _, value in found])
         return {wanted[place]: state for (place, _), state in zip(found, states, strict=True)}
+
+    def locks(self, stages: Iterable[str]) -> dict[str, Lock]:
+        """What the last completions of many stages recorded, by name; an unknown stage is left out."""
+        wanted = {key(keys.STAGE, stage): stage for stage in stages}
+        found = self._cursor.getmulti(wanted)
+        locks = load_each(Lock, [value[8:].decode() for _, value in found], frozen=False)
+        return {wanted[place]: lock for (place, _), lock in zip(found, locks, strict=True)}
 
     def stage_names(self) -> list[str]:
         """The names of all stages, sorted by their bytes."""
@@ -122,6 +143,13 @@ class Snapshot:
             os.fsdecode(keys.unescaped(found[start:-17]))
             for found, _ in entries(self._reader, keys.CACHED_BY)
         }
+
+    def contents(self) -> set[str]:
+        """The contents that may be needed: of the run cache, and of the last completion of each stage."""
+        cached = (deserialize_run_cache_entry(value) for _, value in entries(self._reader, keys.RUN_CACHE))
+        found = {out["hash"] for entry in cached for out in entry["output_hashes"]}
+        found |= {out.hash for stage in self.stages(self.stage_names()).values() for out in stage.outs}
+        return {content for content in found if content is not None}
 
     # Remotes
 

@@ -132,6 +132,21 @@ def test_an_output_that_another_writer_changes_meanwhile_is_compared_again(log: 
     assert generations(log, "out") == {"out": (2, A)}, "both are of the other writer: the content is the same"
 
 
+@pytest.mark.parametrize(
+    "known", [None, (1, A), (3, B), (9, B)], ids=["none", "old", "true", "of another ledger"]
+)
+def test_what_the_local_copy_has_of_an_output_is_only_a_hint(
+    shared: Ledger, project: str, known: tuple[int, str] | None
+) -> None:
+    for hash in (A, C, B):
+        shared.append(OpenOutput.name_of(project, "out"), OutputChanged(hash=hash))
+    stage = shared.load(OpenStage, project, "s")
+    stage.complete(completion(**{"out/": B}))
+    record(shared, [stage], outputs={"out": known})
+    output = shared.load(OpenOutput, project, "out")
+    assert (output.version, output.state.hash) == (3, B)
+
+
 def test_several_machines_write_to_one_run(log: Ledger) -> None:
     run, other = started(log), log.load(OpenRun, "p", "r")
     run.skip([Decided("a", "lock", "unchanged")])

@@ -28,6 +28,7 @@ from projections.builds import feeder, keys
 from projections.builds.check import CopyCheck
 from projections.builds.copy import BuildCopy
 from projections.builds.feeder import CURSOR, IDENTITY
+from projections.builds.fold import FORMAT
 from projections.builds.places import STORE
 from projections.builds.reading import Generation
 from projections.fold import ALL
@@ -330,7 +331,7 @@ def test_a_copy_that_cannot_be_continued_is_made_again(
         case "another project":
             spoil(copy, (IDENTITY, identity.replace(PROJECT.encode(), b"other")), (b"gen:stale", b"\0" * 8))
         case "older format":
-            spoil(copy, (IDENTITY, identity.replace(b'"format": 1', b'"format": 0')))
+            spoil(copy, (IDENTITY, identity.replace(b'"format": %d' % FORMAT, b'"format": 0')))
         case "no position":
             spoil(copy, (CURSOR, None))
     change(log, "out.txt", OTHER)

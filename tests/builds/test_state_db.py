@@ -356,6 +356,14 @@ def test_w4_11_the_newest_run_is_the_one_that_was_recorded_last(db: StateDB) -> 
     assert [run["run_id"] for run in db.list_runs(limit=2)] == [ids[2], ids[1]]
 
 
+def test_w4_11_a_run_that_is_recorded_again_after_it_was_dropped_is_the_newest(db: StateDB) -> None:
+    for run_id in ("r1", "r2"):
+        db.write_run(manifest(run_id))
+    db.prune_runs(1)
+    db.write_run(manifest("r1"))
+    assert [run["run_id"] for run in db.list_runs()] == ["r1", "r2"]
+
+
 def test_w4_12_a_run_is_read_while_it_goes_on(db: StateDB, shared: Ledger) -> None:
     with shared.open(OpenRun, db.project, "r") as run:
         run.start([], ["a"])

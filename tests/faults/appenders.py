@@ -110,15 +110,21 @@ class Appender:
             time.sleep(0.01)
 
     def crowd(self) -> None:
-        """Threads append at once, so that their appends share commits: what each of them was told."""
-        makers = [self.exact_one, self.any_one, self.again_one]
+        """Threads append at once, so that their appends share commits: what each of them was told.
+
+        Half of the crowds append one event at a time to streams of their own: a group has a shorter way then.
+        """
+        single = self.random.random() < 0.5
+        makers = [self.exact_one, self.any_one] if single else [self.exact_one, self.any_one, self.again_one]
         tasks = []
         for thread in range(CROWD):
-            appends = []
+            own, appends = f"own/{self.number}/crowd-{thread}", []
             for maker in self.random.choices(makers, k=5):
-                append = self.append(self.shared(), self.random.choice([1, 1, 3]))
+                append = self.append(
+                    f"{own}-any" if single else self.shared(), 1 if single else self.random.choice([1, 1, 3])
+                )
                 appends.append((maker, self.made, append))
-            tasks.append((f"own/{self.number}/crowd-{thread}", appends))
+            tasks.append((own, appends))
         with ThreadPoolExecutor(CROWD) as threads:
             for lines in threads.map(lambda task: self.work(*task), tasks):
                 self.record.writelines(json.dumps(line) + "\n" for line in lines)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from consumers.builds.imports.recorded import Imported
 
 LOCK: Final = "dvc.lock"
+PIVOT: Final = ".pivot/stages"
 Source = Annotated[
     str,
     typer.Argument(
@@ -54,7 +55,7 @@ def import_(
     JSON, one object per line: stage, recorded, differ (paths whose content is not that of the lock).
     """
     session = session_of(context, as_json)
-    folder, stages, refused = _read(Path(source), session)
+    folder, kind, stages, refused = _read(Path(source), session)
     root, name = _target(folder, file, project, write)
     if write:
         _write(session, root, name, stages)
@@ -62,7 +63,7 @@ def import_(
         from consumers.builds.imports.recorded import record_stages
         from consumers.builds.imports.verified import check
 
-        run, told = record_stages(log, name, root, stages, check(stages), Path(source).name or source)
+        run, told = record_stages(log, name, root, stages, check(stages), kind)
     _print(session, told)
     recorded = sum(one.recorded for one in told)
     into = f" in run {run}" if run else ""
@@ -72,8 +73,11 @@ def import_(
         raise typer.Exit(Code.REFUSED)
 
 
-def _read(source: Path, session: Session) -> tuple[Path, list[LockedStage], int]:
-    """The folder of a source, the stages of its locks, and how many were left out. Raises Misuse, BadFile."""
+def _read(source: Path, session: Session) -> tuple[Path, str, list[LockedStage], int]:
+    """The folder of a source, what it is, the stages of its locks, and how many locks were left out.
+
+    Raises Misuse, BadFile.
+    """
     from consumers.builds.imports.dvc import read_dvc_lock
     from consumers.builds.imports.pivot import find_pivot_locks, read_pivot_lock
     from ledger import BadFile, BadName
@@ -82,10 +86,10 @@ def _read(source: Path, session: Session) -> tuple[Path, list[LockedStage], int]
         raise Misuse(f"{source} does not exist")
     if source.name == LOCK or (source / LOCK).is_file():
         lock = source / LOCK if source.is_dir() else source
-        return lock.absolute().parent, read_dvc_lock(lock), 0
+        return lock.absolute().parent, LOCK, read_dvc_lock(lock), 0
     if source.is_file():
         stage = read_pivot_lock(source)
-        return stage.folder, [stage], 0
+        return stage.folder, PIVOT, [stage], 0
     stages, refused = [], 0
     for path in find_pivot_locks(source):
         try:
@@ -94,8 +98,8 @@ def _read(source: Path, session: Session) -> tuple[Path, list[LockedStage], int]
             refused += 1
             session.say(f"left out: {error}")
     if not stages and not refused:
-        raise Misuse(f"{source} has neither a {LOCK} nor stage locks below .pivot/stages")
-    return source.absolute(), stages, refused
+        raise Misuse(f"{source} has neither a {LOCK} nor stage locks below {PIVOT}")
+    return source.absolute(), PIVOT, stages, refused
 
 
 def _target(folder: Path, file: str | None, project: str | None, write: bool) -> tuple[Path, str]:

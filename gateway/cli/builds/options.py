@@ -20,6 +20,7 @@ SHORT: Final = 10
 STATUSES: Final = {
     "ran": "green", "completed": "green", "skipped": "dim", "failed": "red", "in_progress": "yellow",
     "interrupted": "red", "cancelled": "yellow", "would run": "yellow",
+    "may run": "yellow",
 }  # fmt: skip
 _HASH: Final = re.compile(r"(?:\w+:)?[0-9a-f]{16,64}(?:\.\w+)?")
 
