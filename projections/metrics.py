@@ -1,14 +1,11 @@
-"""Metrics of views and jobs for Prometheus: its text format, and the server that it scrapes."""
+"""Metrics of views and jobs for Prometheus."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from ledger import Ledger, LedgerError
@@ -17,11 +14,11 @@ from ledger.log.sql import Statements
 
 from .engine.watch import State, ViewState, watch
 from .jobs.metrics import job_metrics
+from .metrics_server import text_of
 
 SQL = Statements(__package__, "metrics")
 
 
-ADDRESS: Final = "127.0.0.1"
 _GAUGES: Final = {
     "position": "Position of the last event in the view.",
     "lag_events": "Events after its position; beyond 100,000 the difference of positions.",
@@ -34,10 +31,7 @@ _GAUGES: Final = {
 
 def metrics(ledger: Ledger) -> str:
     """The present metrics, in Prometheus' text format. Raises ServerUnavailable."""
-    states = watch(ledger)
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Told(list(_families(ledger, states))))
-    return generate_latest(registry).decode()
+    return text_of(_Told(list(_families(ledger, watch(ledger)))))
 
 
 def samples(ledger: Ledger) -> Iterator[tuple[str, dict[str, str], float]]:
@@ -45,23 +39,6 @@ def samples(ledger: Ledger) -> Iterator[tuple[str, dict[str, str], float]]:
     for family in _families(ledger, watch(ledger)):
         for sample in family.samples:
             yield sample.name, sample.labels, sample.value
-
-
-@contextmanager
-def serving(ledger: Ledger, port: int) -> Iterator[int]:
-    """Serve http://ADDRESS:PORT/metrics while the block runs; yields the port, which is chosen for 0.
-
-    For a ledger that cannot be read the answer is `pledger_up 0`. Raises OSError if the port is taken.
-    """
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Asked(ledger))
-    server, thread = start_http_server(port, ADDRESS, registry)
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Told(Collector):
@@ -74,8 +51,8 @@ class _Told(Collector):
         return self._families
 
 
-class _Asked(Collector):
-    """Reads the metrics when they are scraped."""
+class LedgerMetrics(Collector):
+    """Reads the metrics when they are scraped; `pledger_up 0` for a ledger that cannot be read."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

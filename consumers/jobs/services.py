@@ -9,11 +9,12 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, Self
 
+from consumers.election import Candidate
 from ledger import Ledger, NoPermission, ServerUnavailable
+from ledger.jobs.leases import Leases
 from projections.engine.projector import Projector, views_named
 from projections.shipped import load
 
-from .election import Election
 from .signal import Signal
 
 FIRST_PAUSE: Final = 0.5
@@ -25,6 +26,11 @@ GATHER: Final = 0.025
 """Seconds between two batches of the view `work` under load: one event costs as much as ten."""
 LISTED: Final = 0.25
 """Maximum seconds until lists show an event."""
+
+NAME: Final = "services"
+"""The office for which workers stand: the elected one runs the services."""
+MAX_SECONDS: Final = 10.0
+"""Maximum seconds without a renewal; then another worker is elected."""
 
 Act = Callable[[threading.Event], object]
 """Runs until the event is set; made anew for each start."""
@@ -39,7 +45,7 @@ class Service:
     error: the last one.
     """
 
-    def __init__(self, name: str, make: Callable[[], Act], election: Election | None = None) -> None:
+    def __init__(self, name: str, make: Callable[[], Act], election: Candidate | None = None) -> None:
         self.name, self.make, self.election = name, make, election
         self.begun = 0
         self.error: BaseException | None = None
@@ -108,8 +114,13 @@ class WorkProjector(Service):
         return projector.run
 
 
+def candidate_for_services(ledger: Ledger, worker: str, lease_seconds: float) -> Candidate:
+    """A worker's part in the election of who runs the services."""
+    return Candidate(Leases(ledger), NAME, min(lease_seconds, MAX_SECONDS), worker)
+
+
 def background_services(
-    ledger: Ledger, lease_seconds: float, election: Election | None = None, *, projecting: bool = True
+    ledger: Ledger, lease_seconds: float, election: Candidate | None = None, *, projecting: bool = True
 ) -> list[Service]:
     """The fan-in, the cascade, the scheduler, the reaper, and the projector of the view `jobs`.
 

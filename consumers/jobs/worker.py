@@ -23,11 +23,10 @@ from uuid import uuid4
 
 from ledger import Ledger, LedgerError, SchemaMismatch, ServerUnavailable
 from ledger.errors import AppendUncertain, LedgerBusy, StorageFull
-from ledger.jobs.leases import HeldLease, Leases, LeaseStatus
+from ledger.jobs.leases import HeldLease, LeaseStatus
 from ledger.roles import require_roles
 
 from .claim import Claim, LogOffers, Offers, OffersAhead, task_of
-from .election import Election
 from .hints import HintedOffers, Hints
 from .lease_renewal import LeaseRenewal
 from .messages import Stopped, Task, UnknownHere
@@ -35,7 +34,7 @@ from .operation import registry_at
 from .outcome_log import log_outcome
 from .record import Part, Recorder, claim_part, outcome_part
 from .sandbox.slot import Slot
-from .services import Service, WorkProjector, background_services
+from .services import Service, WorkProjector, background_services, candidate_for_services
 from .signal import Signal
 
 LEASE: Final = 30.0
@@ -130,7 +129,7 @@ class Worker:
             if self.hints is not None:
                 self._signals.append(stack.enter_context(self.hints).signal)
             if self.serves:
-                election = Election(Leases(self.ledger), self.name, self.lease_seconds)
+                election = candidate_for_services(self.ledger, self.name, self.lease_seconds)
                 for service in background_services(
                     self.ledger, self.lease_seconds, election, projecting=self.projecting
                 ):

@@ -101,7 +101,7 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
                 "run": "builds.run:run", "why": "builds.why:why", "status": "builds.status:status",
                 "history": "builds.history:history", "show": "builds.history:show",
                 "import": "builds.imports:import_", "gc": "builds.keep:gc", "verify": "builds.keep:verify",
-                "rebuild": "builds.keep:rebuild",
+                "rebuild": "builds.keep:rebuild", "reset-fingerprints": "builds.keep:reset_fingerprints",
             },
         ),
     },

@@ -29,7 +29,7 @@ MEANING: dict[Code, str] = {
     Code.NOT_FOUND: "nothing is recorded under this name",
     Code.UNREACHABLE: "the server or its ledger cannot be reached or used",
     Code.CONFLICT: "another writer was first, or has the item open",
-    Code.UNSUCCESSFUL: "the job did not succeed (`jobs wait`, `jobs result`, `--wait`)",
+    Code.UNSUCCESSFUL: "the job or build did not succeed (`jobs wait|result`, `--wait`, `builds run`)",
     Code.TIMED_OUT: "the job did not finish before the timeout (`jobs wait`)",
     Code.DEFECT: "a defect of pledger itself (LEDGER_DEBUG=1 shows where)",
     Code.INTERRUPTED: "interrupted (Ctrl-C)",

@@ -69,7 +69,7 @@ class Progress:
             self._bars.start()
             if id(task) not in self._tasks:
                 self._tasks[id(task)] = self._bars.add_task(task.name, unit=task.unit, rate="")
-            rate = f"{task.rate:,.0f} {task.unit}/s"
+            rate = speed(task, f" {task.unit}")
             self._bars.update(self._tasks[id(task)], completed=task.done, total=task.total or None, rate=rate)
         elif monotonic() - self._told >= EVERY:
             self._told = monotonic()
@@ -78,11 +78,18 @@ class Progress:
 
 def told(task: Task) -> str:
     """The progress of a task, in words."""
-    rate = f"{task.done:,} {task.unit}, {task.rate:,.0f}/s"
+    rate = f"{task.done:,} {task.unit}, {speed(task)}"
     if task.total <= task.done or task.done <= task.start:
         return rate
     left = (task.total - task.done) / task.rate
-    return f"{task.done:,} of {task.total:,} {task.unit}, {task.rate:,.0f}/s, {left:,.0f} s to go"
+    return f"{task.done:,} of {task.total:,} {task.unit}, {speed(task)}, {left:,.0f} s to go"
+
+
+def speed(task: Task, unit: str = "") -> str:
+    """The rate of a task in a second; in a minute where that is less than one."""
+    if task.rate >= 1 or not task.rate:
+        return f"{task.rate:,.0f}{unit}/s"
+    return f"{60 * task.rate:,.0f}{unit}/min"
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from .errors import Code, Misuse, NotThere
+from .metrics_port import MetricsPort, serve_metrics
 from .output import Column, clean, is_terminal, json_line, titled, write
 from .session import AsJson, Session, session_of
 from .stderr import log_to_stderr
@@ -36,15 +37,6 @@ Names = Annotated[
     list[str] | None, typer.Argument(metavar="VIEW", help="Only these; else all that are known.")
 ]
 Once = Annotated[bool, typer.Option("--once", help="Apply the present events, and end.")]
-Port = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=0,
-        max=65535,
-        help="Serve Prometheus metrics at http://127.0.0.1:N/metrics meanwhile.",
-    ),
-]
 
 
 def views(context: typer.Context, over: Over = 1.0, as_json: AsJson = False) -> None:
@@ -75,7 +67,7 @@ def follow(
     context: typer.Context,
     names: Names = None,
     once: Once = False,
-    metrics_port: Port = None,
+    metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Keep views up to date until Ctrl-C.
@@ -90,14 +82,14 @@ def follow(
     session = session_of(context, as_json)
     wanted = views_for(session, names or [])
     from projections.engine.projector import Projector
+    from projections.metrics import LedgerMetrics
 
     with session.ledger("pledger views follow") as log:
         _warn(session, log, wanted)
         projector = Projector(log, wanted)
         with ExitStack() as stack:
             stack.enter_context(log_to_stderr(session, "projections.engine"))
-            if metrics_port is not None:
-                _serve(stack, log, metrics_port, session)
+            serve_metrics(session, stack, metrics_port, lambda: LedgerMetrics(log))
             stack.callback(_report, projector, session)
             if once:
                 projector.catch_up()
@@ -124,17 +116,6 @@ def metrics(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 # Following
-
-
-def _serve(stack: ExitStack, log: Ledger, port: int, session: Session) -> None:
-    """Serve metrics over HTTP until the stack is closed. Raises Misuse if the port is taken."""
-    from projections.metrics import ADDRESS, serving
-
-    try:
-        taken = stack.enter_context(serving(log, port))
-    except OSError as error:
-        raise Misuse(f"port {port} cannot be used: {error.strerror or error}") from error
-    session.say(f"metrics are at http://{ADDRESS}:{taken}/metrics")
 
 
 def _warn(session: Session, log: Ledger, views: Sequence[View]) -> None:

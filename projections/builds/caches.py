@@ -28,8 +28,6 @@ COARSE_TICK: Final = 2_000_000_000
 _SECOND: Final = 1_000_000_000
 _META: Final = Struct(">qQQq")
 """Time of modification, size, inode, time of change; the hash follows as text."""
-_WITHOUT_CHANGE: Final = 24
-"""The length of what comes before the time of change."""
 
 
 class FileHash(NamedTuple):
@@ -81,13 +79,13 @@ def hash_in(value: bytes | None, stat: os.stat_result) -> str | None:
     if value is None:
         return None
     changed_at = getattr(stat, "st_ctime_ns", 0)
+    kept = value[: _META.size]
     packed = _META.pack(stat.st_mtime_ns, stat.st_size, stat.st_ino, changed_at)
-    if value.startswith(packed):
-        return value[32:].decode()
-    # A stat without the time of change, now or then, is compared without it.
-    if value.startswith(packed[:_WITHOUT_CHANGE]) and 0 in (changed_at, _META.unpack_from(value)[3]):
-        return value[32:].decode()
-    return None
+    if kept != packed:  # a stat without the time of change, now or then, is compared without it
+        *same, changed_before = _META.unpack(kept)
+        if same != [stat.st_mtime_ns, stat.st_size, stat.st_ino] or 0 not in (changed_at, changed_before):
+            return None
+    return value[_META.size :].decode()
 
 
 def save_hashes(writer: Transaction, files: Sequence[FileHash], seen_at: int) -> int:

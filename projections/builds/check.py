@@ -30,10 +30,11 @@ MOST: Final = 10_000
 """Differences that a check reports."""
 _CATEGORIES: Final = {
     keys.GENERATION: OpenOutput.CATEGORY, keys.STAGE: OpenStage.CATEGORY, keys.DEP: OpenStage.CATEGORY,
-    keys.RUN_CACHE: OpenStage.CATEGORY, keys.RUN: OpenRun.CATEGORY, keys.RAN_STAGE: OpenRun.CATEGORY,
-    keys.CACHED_BY: OpenRun.CATEGORY, keys.ORDER: OpenRun.CATEGORY, keys.REMOTE: OpenRemote.CATEGORY,
+    keys.RUN_CACHE: OpenStage.CATEGORY, keys.RUN: OpenRun.CATEGORY, keys.PLAN: OpenRun.CATEGORY,
+    keys.RAN_STAGE: OpenRun.CATEGORY, keys.CACHED_BY: OpenRun.CATEGORY, keys.ORDER: OpenRun.CATEGORY,
+    keys.REMOTE: OpenRemote.CATEGORY,
 }  # fmt: skip
-_WHOLE: Final = {keys.GENERATION, keys.STAGE, keys.RUN, keys.ORDER}
+_WHOLE: Final = {keys.GENERATION, keys.STAGE, keys.RUN, keys.PLAN, keys.ORDER}
 """The kinds of entries with one part in their keys, or with a run id as their value."""
 _NUMBERED: Final = {keys.GENERATION, keys.STAGE, keys.DEP, keys.RUN}
 """The kinds of entries whose values begin with a number."""

@@ -95,18 +95,19 @@ class Environment:
     def get(self, key: bytes) -> bytes | None:
         """The value of a key; None where it has none."""
         while True:
-            with self._lock:
-                self._inside += 1
+            if self._lmdb is None:
+                self._open()
             try:
-                reader = (self._lmdb or self._open()).begin()
-                try:
-                    return reader.get(key)
-                finally:
-                    reader.abort()
+                with self._lock:  # so that the map does not change meanwhile
+                    if (opened := self._lmdb) is not None:
+                        reader = opened.begin()
+                        value = reader.get(key)
+                        reader.abort()
+                        return value
             except lmdb.Error as error:
                 problem = error
-            finally:
-                self._leave()
+            else:
+                continue
             self._mend(problem)
 
     @contextmanager

@@ -7,7 +7,8 @@ The states are folded by the domain's own `evolve`. Values, with numbers as 8 by
     stage:     version of the stream, state as JSON
     dep:       generation
     runcache:  RunCacheEntry as JSON, as the original writes it
-    run:       position since which the run is listed, RunManifest as JSON without stages (none: it is not)
+    run:       position since which the run is listed, `started_at` and `ended_at` as JSON
+    plan:      `targeted_stages` and `execution_order` as JSON
     ranstage:  StageRunRecord as JSON
     order:     run id        remote:  1        cachedby:  key in the run cache
 
@@ -23,6 +24,8 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final, cast
 
+import msgspec
+
 from ledger import PathTooLongError, Recorded
 from ledger.builds.manifests import OutputHashEntry, RunCacheEntry, RunManifest, serialize_to_bytes
 from ledger.builds.output import OpenOutput, Output
@@ -30,8 +33,8 @@ from ledger.builds.remote import OpenRemote, RemoteAdded, RemoteCleared, RemoteR
 from ledger.builds.run import CacheDropped, OpenRun, RunDropped, evolve_manifest
 from ledger.builds.stage import CacheEntryWritten, OpenStage, Stage, StageCompleted
 from ledger.domain.event import Event
+from ledger.domain.frozen import items_of
 from ledger.domain.names import split_name, stream_name
-from ledger.domain.state import dump, load
 from ledger.domain.topics import Unknown
 
 from . import keys
@@ -40,7 +43,12 @@ from .keys import below, clear, entries, key
 
 STREAMS: Final = (OpenOutput, OpenStage, OpenRun, OpenRemote)
 NUMBER: Final = Struct(">Q")
-FORMAT: Final = 2
+ENCODER: Final = msgspec.json.Encoder(enc_hook=items_of)
+STAGE: Final = msgspec.json.Decoder(Stage)
+"""Reads a state of which nobody changes the dicts: to freeze them would take twenty times as long."""
+TIMES: Final = ("started_at", "ended_at")
+PLANNED: Final = ("targeted_stages", "execution_order")
+FORMAT: Final = 3
 """Raise it whenever keys, values or this fold change: a copy of another format is made again."""
 
 
@@ -73,58 +81,62 @@ class Fold:
                 category, (_, *rest) = split_name(event.stream)
                 if len(rest) == 1:
                     with suppress(PathTooLongError):
-                        self._does[category](rest[0], event)
+                        self._does[category](rest[0], event, event.event)
                     folded += 1
         return folded
 
-    def _output(self, path: str, recorded: Recorded) -> None:
+    def _output(self, path: str, recorded: Recorded, fact: Event | Unknown) -> None:
         place = key(keys.GENERATION, path)
         known = self._writer.get(place)
         before = Output(hash=known[8:].decode() or None) if known else Output()
-        now = _evolved(OpenOutput, before, recorded)
+        now = _evolved(OpenOutput, before, fact, recorded)
         self._writer.put(place, NUMBER.pack(recorded.version) + (now.hash or "").encode())
 
-    def _stage(self, stage: str, recorded: Recorded) -> None:
+    def _stage(self, stage: str, recorded: Recorded, fact: Event | Unknown) -> None:
         place = key(keys.STAGE, stage)
         known = self._writer.get(place)
-        before = load(Stage, known[8:]) if known else Stage()
-        now = _evolved(OpenStage, before, recorded)
-        self._writer.put(place, NUMBER.pack(recorded.version) + dump(now).encode())
+        before = STAGE.decode(known[8:]) if known else Stage()
+        now = _evolved(OpenStage, before, fact, recorded)
+        self._writer.put(place, NUMBER.pack(recorded.version) + ENCODER.encode(now))
         if now.generations != before.generations:
             clear(self._writer, below(keys.DEP, stage))
             for path, generation in now.generations.items():
                 with suppress(PathTooLongError):
                     self._writer.put(key(keys.DEP, stage, path), NUMBER.pack(generation))
-        fact = recorded.event
         if (entry := cache_entry(fact)) is not None:
             self._cache(key(keys.RUN_CACHE, stage, cast("Any", fact).input_hash), entry)
 
-    def _run(self, run: str, recorded: Recorded) -> None:
-        place, fact = key(keys.RUN, run), recorded.event
-        known = self._writer.get(place) or NUMBER.pack(recorded.position)
-        before: RunManifest | None = json.loads(known[8:]) if known[8:] else None
-        now = before
+    def _run(self, run: str, recorded: Recorded, fact: Event | Unknown) -> None:
+        place = key(keys.RUN, run)
+        known = self._writer.get(place)
+        before = now = None if known is None else _manifest(run, known[NUMBER.size :])
         if not isinstance(fact, Unknown):
             now = evolve_manifest(before, run, fact, recorded.recorded_at)
-        if before is None and now is not None:  # listed from here on, also a run that was dropped before
-            known = NUMBER.pack(recorded.position)
+        # Listed from where it began, also one that was dropped before.
+        position = NUMBER.pack(recorded.position) if known is None else known[: NUMBER.size]
         if now is not before:  # it began, was recorded as a whole, or was dropped
-            clear(self._writer, below(keys.RAN_STAGE, run))
-            order = keys.ORDER + known[:8]
-            if now is None:
-                self._writer.delete(order)
-            else:
-                self._writer.put(order, run.encode())
-        stages, told = (now["stages"], {**now, "stages": {}}) if now else ({}, None)
-        for stage, record in stages.items():  # only those of this fact
-            with suppress(PathTooLongError):
-                self._writer.put(key(keys.RAN_STAGE, run, stage), _json(record))
-        self._writer.put(place, known[:8] + (_json(told) if told else b""))
+            self._begin(run, position, now)
+        if now is not None:
+            for stage, record in now["stages"].items():  # only those of this fact
+                with suppress(PathTooLongError):
+                    self._writer.put(key(keys.RAN_STAGE, run, stage), _json(record))
+            self._writer.put(place, position + _json({name: now[name] for name in TIMES}))
         if isinstance(fact, RunDropped | CacheDropped):
             self._drop_cache(run)
 
-    def _remote(self, remote: str, recorded: Recorded) -> None:
-        match recorded.event:
+    def _begin(self, run: str, position: bytes, now: RunManifest | None) -> None:
+        """Write the plan of a run, which has no stages yet; or delete all that is known of the run."""
+        clear(self._writer, below(keys.RAN_STAGE, run))
+        order, plan = keys.ORDER + position, key(keys.PLAN, run)
+        if now is None:
+            for place in (order, plan, key(keys.RUN, run)):
+                self._writer.delete(place)
+        else:
+            self._writer.put(order, run.encode())
+            self._writer.put(plan, _json({name: now[name] for name in PLANNED}))
+
+    def _remote(self, remote: str, recorded: Recorded, fact: Event | Unknown) -> None:
+        match fact:
             case RemoteAdded(hashes=hashes):
                 for hash in hashes:
                     with suppress(PathTooLongError):
@@ -168,8 +180,16 @@ def cache_entry(fact: Event | Unknown) -> RunCacheEntry | None:
     return RunCacheEntry(run_id=run, output_hashes=hashes)
 
 
-def _evolved(kind: type[Any], state: Any, recorded: Recorded) -> Any:
-    fact = recorded.event
+def _manifest(run: str, times: bytes) -> RunManifest:
+    """A manifest with the times of a run and nothing else, to apply one fact to."""
+    told = json.loads(times)
+    return RunManifest(
+        run_id=run, started_at=told["started_at"], ended_at=told["ended_at"], targeted_stages=[],
+        execution_order=[], stages={},
+    )  # fmt: skip
+
+
+def _evolved(kind: type[Any], state: Any, fact: Event | Unknown, recorded: Recorded) -> Any:
     return state if isinstance(fact, Unknown) else kind.evolve(state, fact, recorded.recorded_at)
 
 

@@ -9,7 +9,8 @@ Keys of the local copy: one prefix per kind of entry, as in the seed, and an enc
     dep:STAGE 0 PATH          generation of a dependency that the stage recorded
     runcache:STAGE 0 HASH     what the stage made of one input hash
     cachedby:RUN 0 DIGEST     which entries of the run cache name this run
-    run:RUN                   a run, without its stages
+    run:RUN                   a run: when it began and ended
+    plan:RUN                  the stages that it was asked for, and their order
     ranstage:RUN 0 STAGE      what a run did with a stage
     order:POSITION            run ids, in the order in which the runs began
     remote:REMOTE 0 HASH      a content that the remote holds
@@ -42,6 +43,7 @@ DEP: Final = b"dep:"
 RUN_CACHE: Final = b"runcache:"
 CACHED_BY: Final = b"cachedby:"
 RUN: Final = b"run:"
+PLAN: Final = b"plan:"
 RAN_STAGE: Final = b"ranstage:"
 ORDER: Final = b"order:"
 REMOTE: Final = b"remote:"
@@ -49,16 +51,14 @@ COPY: Final = b"copy:"
 
 CACHES: Final = (HASH, FINGERPRINT, RAW)
 """What is in no log, and is dropped at the cost of hashing again."""
-DERIVED: Final = (GENERATION, STAGE, DEP, RUN_CACHE, CACHED_BY, RUN, RAN_STAGE, ORDER, REMOTE)
+DERIVED: Final = (GENERATION, STAGE, DEP, RUN_CACHE, CACHED_BY, RUN, PLAN, RAN_STAGE, ORDER, REMOTE)
 """What follows from the log, and is made again from it."""
 
 
 def key(prefix: bytes, *parts: str) -> bytes:
     """The key of an entry. Raises PathTooLongError (spec S4-04), for reading as for writing (W4-06)."""
-    if len(parts) == 1:
-        found = prefix + _bytes(parts[0])
-    else:
-        found = below(prefix, *parts[:-1]) + _bytes(parts[-1])
+    found = below(prefix, *parts[:-1]) if len(parts) > 1 else prefix
+    found += parts[-1].encode("utf-8", "surrogateescape")
     if len(found) > LONGEST:
         raise PathTooLongError(" ".join(parts), len(found), LONGEST)
     return found
@@ -73,7 +73,7 @@ def raw(name: bytes) -> bytes:
 
 def below(prefix: bytes, *parts: str) -> bytes:
     """What the keys of all entries with these first parts start with."""
-    return prefix + b"".join([_escaped(_bytes(part)) + b"\0" for part in parts])
+    return prefix + b"".join([_escaped(part.encode("utf-8", "surrogateescape")) + b"\0" for part in parts])
 
 
 def last_part(found: bytes, start: int) -> str:
@@ -82,7 +82,7 @@ def last_part(found: bytes, start: int) -> str:
 
 
 def text(part: bytes) -> str:
-    """A part as text; the inverse of what `key` does."""
+    """A part as text; the name of a file that is not text comes back as it was."""
     return part.decode("utf-8", "surrogateescape")
 
 
@@ -113,11 +113,6 @@ def clear(writer: Transaction, prefix: bytes) -> int:
     for place in found:
         writer.delete(place)
     return len(found)
-
-
-def _bytes(part: str) -> bytes:
-    """A part as bytes; a name of a file that is not text as the bytes that the file system has."""
-    return part.encode("utf-8", "surrogateescape")
 
 
 def _escaped(part: bytes) -> bytes:

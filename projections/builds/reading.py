@@ -8,19 +8,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
+
 from ledger.builds.manifests import (
     RunCacheEntry,
     RunManifest,
-    deserialize_run_cache_entry,
     deserialize_run_manifest,
 )
 from ledger.builds.stage import Out, Stage
-from ledger.domain.state import load, load_each
+from ledger.domain.state import load_each
 
 from . import keys
 from .caches import Fingerprint, hash_in
 from .environment import Transaction
-from .fold import NUMBER
+from .fold import NUMBER, STAGE
 from .keys import after, below, entries, key, last_part
 
 
@@ -68,14 +69,12 @@ class Snapshot:
     def stage(self, stage: str) -> tuple[int, Stage] | None:
         """Version and state of a stage; None where nothing is recorded of it."""
         value = self._reader.get(key(keys.STAGE, stage))
-        return None if value is None else (NUMBER.unpack_from(value)[0], load(Stage, value[8:]))
+        return None if value is None else (NUMBER.unpack_from(value)[0], STAGE.decode(value[8:]))
 
     def stages(self, stages: Iterable[str]) -> dict[str, Stage]:
         """The states of many stages, by name; an unknown stage is left out."""
         wanted = {key(keys.STAGE, stage): stage for stage in stages}
-        found = self._cursor.getmulti(wanted)
-        states = load_each(Stage, [value[8:].decode() for _, value in found])
-        return {wanted[place]: state for (place, _), state in zip(found, states, strict=True)}
+        return {wanted[found]: STAGE.decode(value[8:]) for found, value in self._cursor.getmulti(wanted)}
 
     def locks(self, stages: Iterable[str]) -> dict[str, Lock]:
         """What the last completions of many stages recorded, by name; an unknown stage is left out."""
@@ -101,15 +100,16 @@ class Snapshot:
 
     def run(self, run: str) -> RunManifest | None:
         """The manifest of a run; None where it is not known or was dropped."""
-        value = self._reader.get(key(keys.RUN, run))
-        if not value or len(value) == NUMBER.size:
+        known = self._reader.get(key(keys.RUN, run))
+        if known is None:
             return None
-        manifest = json.loads(value[NUMBER.size :])
+        plan = self._reader.get(key(keys.PLAN, run)) or b"{}"
         prefix = below(keys.RAN_STAGE, run)
-        manifest["stages"] = {
+        stages = {
             last_part(found, len(prefix)): json.loads(record)
             for found, record in entries(self._reader, prefix)
         }
+        manifest = {"run_id": run, **json.loads(known[NUMBER.size :]), **json.loads(plan), "stages": stages}
         return deserialize_run_manifest(json.dumps(manifest))
 
     def runs(self, limit: int | None = None) -> list[str]:
@@ -124,13 +124,13 @@ class Snapshot:
     def run_cache(self, stage: str, input_hash: str) -> RunCacheEntry | None:
         """What a stage made of an input hash; None where that is not known or was dropped."""
         value = self._reader.get(key(keys.RUN_CACHE, stage, input_hash))
-        return None if value is None else deserialize_run_cache_entry(value)
+        return None if value is None else msgspec.json.decode(value)
 
     def run_caches(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], RunCacheEntry]:
         """Those of many stages, each with an input hash."""
         places = {key(keys.RUN_CACHE, stage, input_hash): (stage, input_hash) for stage, input_hash in wanted}
         found = self._cursor.getmulti(places)
-        return {places[place]: deserialize_run_cache_entry(value) for place, value in found}
+        return {places[place]: msgspec.json.decode(value) for place, value in found}
 
     def cached_by(self, run: str) -> int:
         """How many entries of the run cache name a run."""
@@ -146,7 +146,7 @@ class Snapshot:
 
     def contents(self) -> set[str]:
         """The contents that may be needed: of the run cache, and of the last completion of each stage."""
-        cached = (deserialize_run_cache_entry(value) for _, value in entries(self._reader, keys.RUN_CACHE))
+        cached = (msgspec.json.decode(value) for _, value in entries(self._reader, keys.RUN_CACHE))
         found = {out["hash"] for entry in cached for out in entry["output_hashes"]}
         found |= {out.hash for stage in self.stages(self.stage_names()).values() for out in stage.outs}
         return {content for content in found if content is not None}

@@ -6,6 +6,7 @@ import json
 import logging
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import threading
@@ -19,7 +20,7 @@ import pytest
 
 import ledger
 from gateway.cli.main import main
-from ledger import Ledger, LedgerBusy, PathTooLongError, StateDBError
+from ledger import DatabaseFullError, Ledger, LedgerBusy, PathTooLongError, StateDBError
 from ledger.builds import Dep, How, OpenOutput, OpenRemote, OpenRun, OpenStage, Out
 from ledger.builds.manifests import StageStatus
 from ledger.builds.run import Decided, StageFinished
@@ -265,6 +266,35 @@ def test_a_feeder_that_is_killed_leaves_a_copy_that_goes_on(
     copy.catch_up()
     assert copy.generation("out4") == Generation(30, f"{149:064}")
     assert verified(copy) == []
+
+
+def test_a_full_disk_stops_a_feeder_which_then_goes_on_where_it_was(
+    log: Ledger, copy: BuildCopy, dsn: str, folder: Path
+) -> None:
+    change(log, "first", HASH)
+    copy.catch_up()
+    size = (folder / STORE / "data.mdb").stat().st_size
+    for number in range(40):
+        change(log, f"{number}/{'x' * 400}", f"{number:064}")
+    child = multiprocessing.get_context("fork").Process(target=_fill, args=(dsn, folder, size + 8_000))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert copy.generation("first") == Generation(1, HASH)
+    assert copy.catch_up() == 0
+    assert verified(copy) == []
+
+
+def _fill(dsn: str, folder: Path, limit: int) -> None:
+    """Feed the copy while its file may not grow, and then while it may."""
+    with ledger.connect(dsn) as log, BuildCopy(log, folder, PROJECT) as copy:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        for _ in range(2):
+            with pytest.raises(DatabaseFullError, match="cannot grow"):
+                copy.catch_up()
+            assert copy.generation("first") == Generation(1, HASH)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert copy.catch_up() == 40
 
 
 # What is wrong is noticed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from consumers.builds.project import opened
 from ledger import Ledger
+from projections.builds import Fingerprint
 from projections.builds.keys import GENERATION, key
 from tests.gateway.conftest import Ended
 
@@ -164,3 +166,21 @@ def test_an_import_of_pivot_leaves_out_what_it_cannot_read(pledger: Pledger, fol
     (folder / "bare").mkdir()
     assert pledger("builds", "import", "nowhere").err == "pledger: nowhere does not exist\n"
     assert "has neither a dvc.lock nor stage locks" in pledger("builds", "import", "bare").err
+
+
+def test_a_missing_extra_is_named(pledger: Pledger, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "consumers.builds.imports.declared", raising=False)
+    monkeypatch.setitem(sys.modules, "tomli_w", None)
+    (folder / "dvc.lock").write_text(LOCK)
+    ended = pledger("builds", "import", "dvc.lock", "--write")
+    assert (ended.code, ended.err) == (
+        2,
+        "pledger: this needs the extra `builds`: pip install 'pipeline-ledger[builds]'\n",
+    )
+
+
+def test_fingerprints_are_reset(pledger: Pledger, folder: Path, log: Ledger) -> None:
+    with opened(log, folder) as project:
+        project.copy.save_fingerprints([(Fingerprint("m.py", 1, 2, 3, "f", "3.11", "1"), "a" * 64)], 2**62)
+    assert pledger("builds", "reset-fingerprints", "--json").objects == [{"deleted": 1}]
+    assert pledger("builds", "reset-fingerprints", "--json").objects == [{"deleted": 0}]

@@ -47,6 +47,8 @@ def test_these_are_the_commands() -> None:
     names += [f"consume {name}" for name in ("run", "list", "rewind")]
     names += [f"dlq {name}" for name in ("list", "show", "redrive", "discard")]
     names += [f"as-of {name}" for name in ("make", "list", "drop")]
+    names += [f"builds {name}" for name in ("run", "why", "status", "history", "show", "import", "gc")]
+    names += [f"builds {name}" for name in ("verify", "rebuild", "reset-fingerprints")]
     names += [f"machines {name}" for name in ("list", "show", "diagram", "check", "adopt", "timeouts")]
     names += [f"jobs {name}" for name in ("submit", "list", "show", "result", "events", "wait")]
     names += [f"jobs {name}" for name in ("cancel", "retry", "comment", "describe")]

@@ -99,14 +99,14 @@ def consuming(dsn: str, broker: SharedBroker, module: Path) -> Iterator[tuple[su
     """`pledger consume run` of the handler in a module, and the address of its metrics."""
     words = ["--dsn", dsn, "consume", "run", f"{module.stem}:count", "--kafka", broker.bootstrap, "--json"]
     with subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli.main", *words, "--port", "0"], cwd=ROOT, text=True,
+        [sys.executable, "-m", "gateway.cli.main", *words, "--metrics-port", "0"], cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(module.parent)},
     ) as process:  # fmt: skip
         try:
             assert process.stderr
             said = iter(process.stderr)
-            address = next(word for line in said for word in line.split() if word.endswith("/metrics,"))
-            yield process, address.rstrip(",").removesuffix("/metrics").rpartition("http")[2]
+            address = next(word for line in said for word in line.split() if "/metrics" in word)
+            yield process, address.partition("/metrics")[0].rpartition("http")[2]
         finally:
             process.kill()
 

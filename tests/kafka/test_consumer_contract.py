@@ -15,6 +15,7 @@ from consumers.kafka.consumer_group.client import Transport
 from consumers.kafka.consumer_group.parking import discard, letters, redrive
 from ledger import Recorded
 from ledger.errors import ChainBroken
+from projections.metrics_server import text_of
 
 from .conftest import SharedBroker
 from .oracle import effects, faults, make_table, writer
@@ -61,7 +62,7 @@ def test_each_effect_once_and_in_order(bus: Bus, dsn: str, kafka_name: str, conc
         until(lambda: len(effects(dsn, kafka_name)) >= 300)
         published += bus.publish(streams(50))
         until(lambda: len(effects(dsn, kafka_name)) >= 350)
-        until(lambda: _lag(one.metrics.text()) == {0.0})
+        until(lambda: _lag(text_of(one.metrics.registry)) == {0.0})
         assert one.why_not_ready is None
     assert not faults(effects(dsn, kafka_name), published)
 

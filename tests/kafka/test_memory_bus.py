@@ -16,10 +16,10 @@ from consumers.kafka import Consumed, Faults, MemoryBus, consumer
 from consumers.kafka.consumer_group.client import Place
 from consumers.kafka.consumer_group.consumer import Consumer
 from consumers.kafka.consumer_group.handler import Connection, Handler
-from consumers.kafka.consumer_group.metrics import serving
 from consumers.kafka.consumer_group.parking import discard, letter, letters, redrive
 from ledger import Recorded
 from ledger.errors import ChainBroken
+from projections.metrics_server import serving
 
 from .oracle import effects, faults, make_table, write, writer
 
@@ -160,7 +160,7 @@ def test_metrics_and_readiness(dsn: str) -> None:
     filled(bus, 30, 3)
     one = Consumer(bus, failing(dsn, {4}, attempts=2), dsn)
     assert one.why_not_ready == "it has not yet joined its group"
-    with serving(one.metrics, lambda: one.why_not_ready, 0) as port:
+    with serving(one.metrics.registry, 0, lambda: one.why_not_ready) as port:
         thread = threading.Thread(target=one.run, args=(stop,))
         thread.start()
         bus.drain(failing(dsn, {4}, attempts=2), dsn)

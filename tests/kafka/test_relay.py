@@ -239,7 +239,7 @@ def test_two_relays_that_are_both_elected_fence_each_other(
     log: Ledger, broker: SharedBroker, kafka_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The election is for peace only: without it the topics are whole all the same."""
-    monkeypatch.setattr("consumers.kafka.relay.candidate.Candidate.is_elected", True)
+    monkeypatch.setattr("consumers.election.Candidate.is_elected", True)
     end = fill(log, 2000)
     relays = [relay_of(log, broker, kafka_name, block_events=20) for _ in range(2)]
     threads = [threading.Thread(target=relay.run, args=(NEVER, end)) for relay in relays]

@@ -14,8 +14,9 @@ from typing import Any
 
 from consumers.kafka.cluster import Cluster
 from consumers.kafka.relay.relay import Relay
-from consumers.kafka.relay.status import MAX_COUNTED, lag_of, relay_status, serving
+from consumers.kafka.relay.status import MAX_COUNTED, RelayMetrics, lag_of, relay_status
 from ledger import Ledger
+from projections.metrics_server import serving
 from tests.kafka.conftest import SharedBroker
 from tests.kafka.reading import assert_published, records, topics_below
 from tests.kafka.test_relay import LIMIT, NEVER, fill, relay_of
@@ -114,7 +115,7 @@ def read(address: str) -> str:
 def test_metrics_are_there_before_it_runs(log: Ledger, broker: SharedBroker, kafka_name: str) -> None:
     relay: Relay = relay_of(log, broker, kafka_name)
     fill(log, 40, "job")
-    with serving(relay, 0) as port:
+    with serving(RelayMetrics(relay), 0) as port:
         address = f"http://127.0.0.1:{port}/metrics"
         assert f"pledger_relay_lag_events{{{labels(kafka_name)}}} 40.0" in read(address)
         relay.run(NEVER, until=lag_of(log, 0).last)

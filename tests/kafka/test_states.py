@@ -20,6 +20,7 @@ from projections.feeds import ProgressChanges, StateChanges
 from projections.shipped import load
 from tests.kafka.conftest import SharedBroker
 from tests.kafka.relaying import PARTITIONS, relay_all
+from tests.kafka.test_relay_command import pledger
 
 
 def records(cluster: Cluster, topic: str) -> list[tuple[str, Any, dict[str, bytes]]]:
@@ -98,6 +99,33 @@ def test_states_and_views(log: Ledger, broker: SharedBroker, kafka_name: str) ->
         )
     assert sets
     assert verify(log, cluster, kafka_name).difference is None
+
+
+def test_a_ledger_that_is_older_than_its_topics_of_states(
+    dsn: str, log: Ledger, broker: SharedBroker, kafka_name: str
+) -> None:
+    """Given a log that was published without states, when it is replayed, then all states are there.
+
+    Each set is told once, and not once a block.
+    """
+    cluster, again = Cluster.of(broker.bootstrap), f"{kafka_name}-again"
+    load()
+    for _ in range(3):
+        work(log)
+    relay_all(log, cluster, kafka_name)
+    Projector(log, views_named(["in_state", "progress"])).catch_up()
+    pledger(dsn, broker, "replay", "--prefix", again, "--partitions", str(PARTITIONS), "--states", "--views")
+    states = {key for name in ("jobs", "lsm") for key, _, _ in records(cluster, f"{again}.{name}.states")}
+    assert states == {info.stream for info in log.streams()}
+    moves = records(cluster, f"{again}.views.in_state")
+    assert len(moves) == len([one for page in pages(StateChanges(log)) for one in page])
+
+    derived = ViewTopics(log, f"{kafka_name}-small")
+    relay_all(log, cluster, f"{kafka_name}-small", derived=[derived], block_events=5)
+    sets = [one for page in pages(ProgressChanges(log)) for one in page]
+    for prefix in (again, f"{kafka_name}-small"):
+        told = [key for key, _, _ in records(cluster, f"{prefix}.views.progress")]
+        assert sorted(told) == sorted(f"{one.category} {one.parent}" for one in sets)
 
 
 def pages(feed: Any) -> list[Any]:

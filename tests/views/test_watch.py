@@ -19,7 +19,8 @@ from projections.engine.copies import Copies, projecting
 from projections.engine.projector import Projector
 from projections.engine.view import View
 from projections.engine.watch import State, ViewState, watch
-from projections.metrics import metrics, serving
+from projections.metrics import LedgerMetrics, metrics
+from projections.metrics_server import serving
 from tests.faults.conftest import eventually
 from tests.lamp import LampMade
 from tests.views.views_of_tests import ADD_WATTS, Declare, declare, summed
@@ -177,7 +178,7 @@ def test_metrics_say_the_same(log: Ledger, declare: Declare) -> None:
 
 def test_they_are_served_and_say_when_the_ledger_cannot_be_read(dsn: str, declare: Declare) -> None:
     declare()
-    with ledger.connect(dsn, timeout=0.1) as log, serving(log, 0) as port:
+    with ledger.connect(dsn, timeout=0.1) as log, serving(LedgerMetrics(log), 0) as port:
         at = f"http://127.0.0.1:{port}/metrics"
         with urllib.request.urlopen(at, timeout=60) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from consumers.election import Candidate
 from ledger import (
     BadInput,
     Cursor,
@@ -32,7 +33,6 @@ from ..cluster import Cluster
 from ..envelope import Outgoing, record_of, source_of
 from ..routes import ROUTING, Routes, partition_of
 from ..topics import COMPACTED, PARTITIONS, Topics
-from .candidate import SECONDS, Candidate
 from .checkpoint import Chain, RelayCheckpoint, has_records, read_checkpoint
 from .producer import Transactions
 
@@ -43,6 +43,8 @@ MAX_WAIT: Final = 0.005
 """Seconds between two reads of a quiet log."""
 FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
 """Seconds before the next life; doubled after a life that published nothing."""
+LEASE: Final = 3.0
+"""Seconds that an election holds without a renewal; then another relay follows one that is frozen."""
 _MAX_PLACES: Final = 100_000
 
 _log = logging.getLogger(__name__)
@@ -50,6 +52,10 @@ _log = logging.getLogger(__name__)
 
 class Derived(Protocol):
     """Records that follow from events, published in the same transaction as they."""
+
+    def begin(self, after: int) -> None:
+        """A life begins: the next records are those of the events after this position."""
+        ...
 
     def topics(self, routes: Routes, domains: Iterable[str]) -> Mapping[str, int | None]:
         """The topics for events of these domains, each with its number of partitions; None: as for events.
@@ -98,7 +104,7 @@ class Relay:
         start: int | None = None,
         compression: str | None = None,
         block_events: int = BLOCK_EVENTS,
-        lease: float = SECONDS,
+        lease: float = LEASE,
         derived: Sequence[Derived] = (),
     ) -> None:
         if not name:
@@ -120,9 +126,10 @@ class Relay:
         published: called after each block. Outages of PostgreSQL and Kafka are waited for.
         Raises TopicMismatch, CursorMismatch, NoPermission: a person must decide.
         """
-        with Candidate(Leases(self.ledger), election_of(self.routes), self.lease) as candidate:
+        candidate = Candidate(Leases(self.ledger), election_of(self.routes), self.lease)
+        with candidate.standing():
             pause = FIRST_PAUSE
-            while candidate.wait(stop):
+            while candidate.term(stop) is not None:
                 before = self.statistics.blocks
                 try:
                     with Life(self, candidate, published) as life:
@@ -164,6 +171,8 @@ class Life:
             self.producer.fence()
             self.checkpoint = self._checked(read_checkpoint(relay.cluster, routes))
             self._derive(self.checkpoint.chains)
+            for derived in relay.derived:
+                derived.begin(max(self.checkpoint.cursor.position, self.checkpoint.start))
         except BaseException:
             self.producer.close()
             raise

@@ -34,6 +34,8 @@ from ..routes import Routes, domain_of, partition_of
 PATIENCE: Final = 10.0
 """Seconds for which a block waits for the view `progress`; then the relay begins it anew."""
 PAUSE: Final = 0.005
+PAGE: Final = 1_000
+"""Sets that are read at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +51,9 @@ class StateTopics:
     def __init__(self, ledger: Ledger, prefix: str = "ledger") -> None:
         self.ledger, self.routes = ledger, Routes(prefix)
         self.source = source_of(ledger.identity.ledger)
+
+    def begin(self, after: int) -> None:
+        """Nothing: the states of a block follow from the block alone."""
 
     def topics(self, routes: Routes, domains: Iterable[str]) -> Mapping[str, int | None]:
         """One for each domain, with as many partitions as its events have."""
@@ -87,27 +92,36 @@ class ViewTopics:
     """Who entered which state, and the progress of sets, as the views `in_state` and `progress` say.
 
     Changes of states follow from the log. Progress is read from its view, which a projector must keep, or
-    the appends: a block waits for it. Raises BadInput if there is no such view.
+    the appends: a block waits for it. Each set is told after its last change, with its value of that moment;
+    so a long log costs one record a set, and not one a block. Raises BadInput if there is no such view.
     """
 
     def __init__(self, ledger: Ledger, prefix: str = "ledger") -> None:
         self.ledger, self.routes = ledger, Routes(prefix)
         self.source = source_of(ledger.identity.ledger)
+        self._changes: ProgressChanges
         if filling_of(ledger, "progress") is None:
             raise BadInput("topics of views need the view progress: run `pledger views follow progress`")
+
+    def begin(self, after: int) -> None:
+        """Tell the sets that changed after this position."""
+        self._changes = ProgressChanges(self.ledger, after=after, batch=PAGE)
 
     def topics(self, routes: Routes, domains: Iterable[str]) -> Mapping[str, int | None]:
         """The two topics."""
         return {routes.in_state: None, routes.progress: None}
 
     def records(self, events: Sequence[Recorded], partitions: Mapping[str, int]) -> Iterator[Outgoing]:
-        """One record for each change of a state in a block, and for each set that changed since its begin."""
+        """One record for each change of a state in a block, and for each set that changed since the last."""
         after, upto = events[0].position - 1, events[-1].position
         for change in self._moves(after, upto, len(events)):
             yield self._entered(change, partitions)
         self._wait_for_progress(upto)
-        for progress in ProgressChanges(self.ledger, after=after, batch=MOST_SETS).poll():
-            yield self._progressed(progress, partitions)
+        while changes := self._changes.poll():
+            for progress in changes:
+                yield self._progressed(progress, partitions)
+            if self._changes.position >= upto:
+                return  # what changed later comes with later blocks
 
     def _moves(self, after: int, upto: int, events: int) -> list[StateChange]:
         with self.ledger.reader() as connection:
@@ -145,10 +159,6 @@ class ViewTopics:
         key = f"{change.category} {change.parent}"
         headers = _cloud_event(self.source, b"ledger.progress", change.parent, b"%d" % change.position)
         return _record(self.routes.progress, partitions, key, _text(value), headers)
-
-
-MOST_SETS: Final = 1_000_000
-"""Sets that are read at once: all that changed since a block began."""
 
 
 def _opened(name: str) -> Any:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -23,7 +21,6 @@ SQL = Statements(__package__, "status")
 
 MAX_COUNTED: Final = 100_000
 """Events that are counted; beyond, the difference of positions is told."""
-ADDRESS: Final = "127.0.0.1"
 
 
 class Lag(NamedTuple):
@@ -85,23 +82,6 @@ def relay_status(ledger: Ledger, cluster: Cluster, prefix: str = "ledger") -> Re
         found.relay, prefix, elected[0][0] if elected else None, position, found.start, found.count,
         *lag, topics,
     )  # fmt: skip
-
-
-@contextmanager
-def serving(relay: Relay, port: int) -> Iterator[int]:
-    """Serve a running relay's metrics at http://ADDRESS:PORT/metrics while the block runs; yields the port.
-
-    Raises OSError if the port is taken.
-    """
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(RelayMetrics(relay))
-    server, thread = start_http_server(port, ADDRESS, registry)
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class RelayMetrics(Collector):

@@ -10,7 +10,7 @@ import typer
 from ..errors import Code, Misuse
 from ..output import Column, flush, titled
 from ..session import AsJson, Session, session_of
-from .options import NAME, File, Project, build_file_of
+from .options import NAME, File, Project, build_file_of, extra
 
 if TYPE_CHECKING:
     from consumers.builds.imports.locked import LockedStage
@@ -55,19 +55,17 @@ def import_(
     JSON, one object per line: stage, recorded, differ (paths whose content is not that of the lock).
     """
     session = session_of(context, as_json)
-    folder, kind, stages, refused = _read(Path(source), session)
-    root, name = _target(folder, file, project, write)
-    if write:
-        _write(session, root, name, stages)
+    with extra():
+        folder, kind, stages, refused = _read(Path(source), session)
+        root, name = _target(folder, file, project, write)
+        if write:
+            _write(session, root, name, stages)
     with session.ledger() as log:
         from consumers.builds.imports.recorded import record_stages
         from consumers.builds.imports.verified import check
 
         run, told = record_stages(log, name, root, stages, check(stages), kind)
-    _print(session, told)
-    recorded = sum(one.recorded for one in told)
-    into = f" in run {run}" if run else ""
-    session.say(f"{recorded} of {len(told)} stages were recorded in project {name}{into}")
+    _print(session, told, name, run)
     if refused:
         flush()
         raise typer.Exit(Code.REFUSED)
@@ -125,9 +123,12 @@ def _write(session: Session, root: Path, project: str, stages: list[LockedStage]
     session.say(f"{path.name} declares {sum(stage.command is not None for stage in stages)} stages")
 
 
-def _print(session: Session, told: list[Imported]) -> None:
+def _print(session: Session, told: list[Imported], project: str, run: str | None) -> None:
     columns = [*titled("stage", "recorded"), Column("differs", keep=True)]
     session.print_rows(told, columns, _row)
+    recorded = sum(one.recorded for one in told)
+    into = f" in run {run}" if run else ""
+    session.say(f"{recorded} of {len(told)} stages were recorded in project {project}{into}")
 
 
 def _row(one: Imported) -> list[Any]:

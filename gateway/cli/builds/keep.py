@@ -1,4 +1,4 @@
-"""`pledger builds gc`, `verify` and `rebuild`: what is kept of a project, and its local copy."""
+"""`pledger builds gc`, `verify`, `rebuild` and `reset-fingerprints`: what is kept of a project."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from ..errors import Code
 from ..output import Column, flush, titled
 from ..session import AsJson, session_of
-from .options import File, build_file_of
+from .options import File, build_file_of, extra
 
 Keep = Annotated[int, typer.Option("--keep", metavar="N", min=1, help="Keep the newest N runs.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be dropped; drop nothing.")]
@@ -38,7 +38,7 @@ def gc(
     """
     session = session_of(context, as_json)
     build = build_file_of(file)
-    with session.ledger() as log:
+    with session.ledger() as log, extra():
         from consumers.builds.cleaning import clean
 
         done = clean(log, build.path, keep, dry_run=dry_run)
@@ -56,12 +56,26 @@ def rebuild(context: typer.Context, file: File = None, as_json: AsJson = False) 
     """
     session = session_of(context, as_json)
     build = build_file_of(file)
-    with session.ledger() as log:
+    with session.ledger() as log, extra():
         from consumers.builds.project import opened
 
         with opened(log, build.path) as project:
             events = project.copy.rebuild()
             session.print_fields({"events": events, "position": project.copy.position})
+
+
+def reset_fingerprints(context: typer.Context, file: File = None, as_json: AsJson = False) -> None:
+    """Delete the cached fingerprints of code, so that they are made anew; nothing runs because of that.
+
+    JSON, one object: deleted.
+    """
+    session = session_of(context, as_json)
+    build = build_file_of(file)
+    with session.ledger() as log, extra():
+        from consumers.builds.project import opened
+
+        with opened(log, build.path) as project:
+            session.print_fields({"deleted": project.copy.clear_fingerprints()})
 
 
 def verify(
@@ -76,7 +90,7 @@ def verify(
     """
     session = session_of(context, as_json)
     build = build_file_of(file)
-    with session.ledger() as log:
+    with session.ledger() as log, extra():
         from projections.builds import CopyCheck
         from projections.builds.places import FOLDER
         from projections.fold import Which

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 NAME: Final = "pledger-build.toml"
 """The build file of a folder."""
+PACKAGES: Final = ("lmdb", "tomli_w", "yaml")
+"""What the extra `builds` brings."""
 SHORT: Final = 10
 """Characters of a hash at a terminal."""
 STATUSES: Final = {
@@ -55,6 +59,17 @@ def project_of(project: str | None, file: str | None) -> str:
     if project is None and file is None and not Path(NAME).exists():
         raise Misuse(f"there is no {NAME} here: give the project by --project or --file")
     return project if project is not None else build_file_of(file).project
+
+
+@contextmanager
+def extra() -> Iterator[None]:
+    """Raise Misuse where a package of the extra `builds` is missing."""
+    try:
+        yield
+    except ImportError as error:
+        if error.name not in PACKAGES and "[builds]" not in str(error):
+            raise
+        raise Misuse("this needs the extra `builds`: pip install 'pipeline-ledger[builds]'") from error
 
 
 def seconds(duration_ms: int | None) -> str:

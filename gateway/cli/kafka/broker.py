@@ -10,6 +10,7 @@ import typer
 from ..jobs.worker import stopped_by_signals
 from ..output import flush, json_line, write
 from ..session import AsJson, session_of
+from .options import Kafka, Prefix
 
 if TYPE_CHECKING:
     from consumers.kafka.broker import Broker
@@ -20,10 +21,6 @@ Root = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Keep data and ports in this folder. Default: a temporary folder."),
 ]
-Named = Annotated[
-    str | None, typer.Option("--kafka", metavar="HOST:PORT", help="The cluster. Default: LEDGER_KAFKA.")
-]
-Prefix = Annotated[str, typer.Option(metavar="NAME", help="The prefix of the topics to list.")]
 EVERY = 1.0
 """Seconds between two looks at the nodes."""
 
@@ -63,7 +60,7 @@ def _watch(started: Broker) -> None:
 
 
 def check(
-    context: typer.Context, kafka: Named = None, prefix: Prefix = "ledger", as_json: AsJson = False
+    context: typer.Context, kafka: Kafka = None, prefix: Prefix = "ledger", as_json: AsJson = False
 ) -> None:
     """Check whether a cluster can be used, and show its brokers and our topics.
 

@@ -12,9 +12,11 @@ import typer
 
 from ..errors import Misuse
 from ..jobs.worker import stopped_by_signals
+from ..metrics_port import MetricsPort, serve_metrics
 from ..output import Column, plain, titled
 from ..session import AsJson, Session, imported, session_of
 from ..stderr import EVERY, log_to_stderr, logging_session
+from .options import Kafka, Tables, Yes
 
 if TYPE_CHECKING:
     import threading
@@ -24,12 +26,6 @@ if TYPE_CHECKING:
     from consumers.kafka.consumer_group.offsets import Connection
     from ledger import Ledger
 
-Kafka = Annotated[
-    str | None, typer.Option("--kafka", metavar="HOST:PORT", help="The cluster. Default: LEDGER_KAFKA.")
-]
-Tables = Annotated[
-    str, typer.Option("--tables", metavar="SCHEMA", help="The schema of the consumers' own tables.")
-]
 Named = Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Your handler, declared with @consumer.")]
 Concurrency = Annotated[
     int, typer.Option(metavar="N", min=1, help="How many keys are handled at once, each in a thread.")
@@ -40,9 +36,6 @@ Instance = Annotated[
     typer.Option(
         metavar="NAME", help="The name of this process: restarted in time, it keeps its partitions."
     ),
-]
-Port = Annotated[
-    int | None, typer.Option(metavar="PORT", min=0, help="Serve /metrics, /ready and /live on 127.0.0.1.")
 ]
 LedgerOf = Annotated[
     str | None,
@@ -62,7 +55,7 @@ def run(
     batch: Batch = 500,
     instance: Instance = None,
     ledger: LedgerOf = None,
-    port: Port = None,
+    metrics_port: MetricsPort = None,
     drain_seconds: Drain = 30.0,
     as_json: AsJson = False,
 ) -> None:
@@ -77,7 +70,7 @@ def run(
     \b
     Examples:
       pledger consume run my_pipeline.counts:count --kafka localhost:9092
-      pledger consume run my_pipeline.counts:count --concurrency 4 --port 9400
+      pledger consume run my_pipeline.counts:count --concurrency 4 --metrics-port 9400
 
     JSON, one object at the end: group, processed, failed, parked.
     """
@@ -93,8 +86,9 @@ def run(
         )  # fmt: skip
         stack.enter_context(log_to_stderr(session, "consumers"))
         stop = stack.enter_context(stopped_by_signals())
-        if port is not None:
-            _serve(stack, consumer, port, session)
+        serve_metrics(
+            session, stack, metrics_port, lambda: consumer.metrics.registry, lambda: consumer.why_not_ready
+        )
         session.say(f"group {declared.group} reads {', '.join(declared.topics)}; Ctrl-C ends it")
         stack.enter_context(_progress(session, consumer))
         try:
@@ -122,17 +116,6 @@ def _ledger(dsn: str | None, stack: ExitStack) -> Ledger | None:
     from ledger import connect
 
     return stack.enter_context(connect(dsn, create=False))
-
-
-def _serve(stack: ExitStack, consumer: Consumer, port: int, session: Session) -> None:
-    """Serve metrics and readiness. Raises Misuse if the port is taken."""
-    from consumers.kafka.consumer_group.metrics import serving
-
-    try:
-        chosen = stack.enter_context(serving(consumer.metrics, lambda: consumer.why_not_ready, port))
-    except OSError as error:
-        raise Misuse(f"--port {port} cannot be used: {error.strerror or error}") from error
-    session.say(f"metrics: http://127.0.0.1:{chosen}/metrics, readiness: http://127.0.0.1:{chosen}/ready")
 
 
 @contextmanager
@@ -230,7 +213,6 @@ ToEnd = Annotated[bool, typer.Option("--to-end", help="To the end: what is not h
 Partition = Annotated[
     list[int] | None, typer.Option("--partition", metavar="N", help="Only this partition. Repeatable.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this option it is only shown.")]
 
 
 def rewind_(

@@ -10,7 +10,8 @@ import typer
 from ..errors import Misuse, NotThere
 from ..output import Column, clean, plain, time, titled, write
 from ..session import AsJson, Session, session_of
-from .consume import Tables, Yes, database
+from .consume import database
+from .options import Tables, Yes
 
 if TYPE_CHECKING:
     from consumers.kafka.consumer_group.offsets import Connection
@@ -136,59 +137,6 @@ def _letter(connection: Connection, group: str, id: str, schema: str) -> Letter:
     return one
 
 
-def redrive_(
-    context: typer.Context,
-    group: Group,
-    ids: Ids = None,
-    topic: Topic = None,
-    key: Key = None,
-    error: Error = None,
-    limit: Limit = 1_000,
-    tables: Tables = "consumers",
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
-    """Redrive dead letters: a running consumer of the group tries them again, then those behind them.
-
-    Without --yes it only lists them.
-
-    \b
-    Examples:
-      pledger dlq redrive counts --error builtins.ValueError --yes
-      pledger dlq redrive counts ledger.lsm/0/4711 --yes
-
-    JSON, one object per line: the fields of `dlq list`, and redriven (false without --yes).
-    """
-    from consumers.kafka.consumer_group.parking import redrive
-
-    session = session_of(context, as_json)
-    _each(session, group, ids, (topic, key, error, limit), tables, redrive if yes else None, "redriven")
-
-
-def discard_(
-    context: typer.Context,
-    group: Group,
-    ids: Ids = None,
-    topic: Topic = None,
-    key: Key = None,
-    error: Error = None,
-    limit: Limit = 1_000,
-    tables: Tables = "consumers",
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
-    """Discard dead letters: their effects never happen, and those behind them are handled.
-
-    Without --yes it only lists them. The events stay in their topic and in the ledger.
-
-    JSON, one object per line: the fields of `dlq list`, and discarded (false without --yes).
-    """
-    from consumers.kafka.consumer_group.parking import discard
-
-    session = session_of(context, as_json)
-    _each(session, group, ids, (topic, key, error, limit), tables, discard if yes else None, "discarded")
-
-
 def _each(
     session: Session, group: str, ids: Sequence[str] | None, given: tuple[Any, ...], schema: str,
     act: Callable[..., bool] | None, done: str,
@@ -215,3 +163,59 @@ def _each(
     )  # fmt: skip
     if act is None:
         session.say(f"nothing was changed; --yes has these {len(found)} {done}")
+
+
+def _acting(done: str, help_text: str) -> Callable[..., None]:
+    """The command that has dead letters redriven, or discarded: both have the same options."""
+
+    def command(
+        context: typer.Context,
+        group: Group,
+        ids: Ids = None,
+        topic: Topic = None,
+        key: Key = None,
+        error: Error = None,
+        limit: Limit = 1_000,
+        tables: Tables = "consumers",
+        yes: Yes = False,
+        as_json: AsJson = False,
+    ) -> None:
+        from consumers.kafka.consumer_group import parking
+
+        session, act = (
+            session_of(context, as_json),
+            {"redriven": parking.redrive, "discarded": parking.discard},
+        )
+        _each(session, group, ids, (topic, key, error, limit), tables, act[done] if yes else None, done)
+
+    command.__doc__ = help_text
+    return command
+
+
+redrive_ = _acting(
+    "redriven",
+    """Redrive dead letters: a running consumer of the group tries them again, then those behind them.
+
+    Without --yes it only lists them.
+
+    \b
+    Examples:
+      pledger dlq redrive counts --error builtins.ValueError --yes
+      pledger dlq redrive counts ledger.lsm/0/4711 --yes
+
+    JSON, one object per line: the fields of `dlq list`, and redriven (false without --yes).
+    """,
+)
+discard_ = _acting(
+    "discarded",
+    """Discard dead letters: their effects never happen, and those behind them are handled.
+
+    Without --yes it only lists them. The events stay in their topic and in the ledger.
+
+    \b
+    Example:
+      pledger dlq discard counts ledger.lsm/0/4711 --yes
+
+    JSON, one object per line: the fields of `dlq list`, and discarded (false without --yes).
+    """,
+)

@@ -12,7 +12,7 @@ from ..jobs.worker import stopped_by_signals
 from ..session import AsJson, Session, session_of
 from ..stderr import EVERY, log_to_stderr
 from ..views import views_for
-from .verify import Named, Prefix
+from .options import Kafka, Prefix
 
 if TYPE_CHECKING:
     from consumers.kafka.feed import KafkaFeed
@@ -39,7 +39,7 @@ Anew = Annotated[
 def feed(
     context: typer.Context,
     names: Names,
-    kafka: Named = None,
+    kafka: Kafka = None,
     prefix: Prefix = "ledger",
     until: Until = None,
     source: Source = None,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,8 +10,10 @@ import typer
 
 from ..errors import Misuse, NotThere
 from ..jobs.worker import stopped_by_signals
+from ..metrics_port import MetricsPort, serve_metrics
 from ..session import AsJson, Session, session_of
 from ..stderr import log_to_stderr
+from .options import Kafka, Prefix
 
 if TYPE_CHECKING:
     from consumers.kafka.relay.relay import Derived, Relay, RelayStatistics
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 EVERY: Final = 5.0
 """Seconds between two lines of progress, if there is any."""
 
-Named = Annotated[
-    str | None, typer.Option("--kafka", metavar="HOST:PORT", help="The cluster. Default: LEDGER_KAFKA.")
-]
-Prefix = Annotated[str, typer.Option(metavar="NAME", help="The prefix of the topics.")]
 NewPrefix = Annotated[str, typer.Option(metavar="NAME", help="The prefix of the new topics.")]
 Name = Annotated[str, typer.Option(metavar="NAME", help="The relay's name; a prefix has one relay.")]
 Partitions = Annotated[
@@ -39,15 +35,6 @@ Compression = Annotated[
     str | None, typer.Option(metavar="KIND", help="Compress records: gzip, lz4 or zstd. Default: none.")
 ]
 Once = Annotated[bool, typer.Option("--once", help="Publish the present events, and end.")]
-Port = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=0,
-        max=65535,
-        help="Serve Prometheus metrics at 127.0.0.1:N/metrics.",
-    ),
-]
 FromPosition = Annotated[int | None, typer.Option(metavar="P", min=0, help="Begin with the event after P.")]
 FromTime = Annotated[
     str | None,
@@ -65,7 +52,7 @@ Follow = Annotated[bool, typer.Option("--follow", help="Go on with new events un
 
 def run(
     context: typer.Context,
-    kafka: Named = None,
+    kafka: Kafka = None,
     prefix: Prefix = "ledger",
     name: Name = "main",
     partitions: Partitions = 12,
@@ -74,7 +61,7 @@ def run(
     states: States = False,
     views: Views = False,
     once: Once = False,
-    metrics_port: Port = None,
+    metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Publish the log to Kafka until Ctrl-C, each event once.
@@ -82,8 +69,9 @@ def run(
     Any number may run at a time: one is elected and publishes, and another follows if it is gone. Topics are
     made when their first event comes. If PostgreSQL or Kafka is away, it waits, and goes on where it was.
 
-    --states and --views publish what follows from the events, in the same transactions. --views needs the
-    view progress, which a projector keeps, or the appends.
+    --states and --views publish what follows from the events, in the same transactions. --states leaves out
+    streams whose domain is not imported (--domain). --views needs the view progress, which a projector keeps,
+    or the appends.
 
     \b
     Examples:
@@ -96,14 +84,14 @@ def run(
     session = session_of(context, as_json)
     with session.ledger("pledger relay run") as log:
         relay = _relay(session, log, kafka, prefix, name, partitions, replicas, compression, None)
-        relay.derived = _derived(log, prefix, states=states, views=views)
+        relay.derived = _derived(session, log, prefix, states=states, views=views)
         _publish(session, relay, last_position(log) if once else None, metrics_port)
 
 
 def replay(
     context: typer.Context,
     prefix: NewPrefix,
-    kafka: Named = None,
+    kafka: Kafka = None,
     name: Name = "replay",
     from_position: FromPosition = None,
     from_time: FromTime = None,
@@ -111,6 +99,8 @@ def replay(
     partitions: Partitions = 12,
     replicas: Replicas = -1,
     compression: Compression = None,
+    states: States = False,
+    views: Views = False,
     as_json: AsJson = False,
 ) -> None:
     """Publish the log anew, from a position or a time, below another prefix.
@@ -118,9 +108,13 @@ def replay(
     The topics of other prefixes stay as they are. If it is interrupted, the same command goes on. Without
     --follow it ends with the event that is the last one when it begins.
 
+    --states and --views publish the states of all streams that the events are of, and their progress, too: so
+    topics of states are filled for a ledger that was published without them, or that is older than the relay.
+
     \b
     Examples:
       pledger relay replay --prefix ledger2
+      pledger relay replay --prefix ledger2 --states --views --follow
       pledger relay replay --prefix since-monday --from-time 2026-03-02 --follow
 
     JSON, one object at the end: relay, prefix, position, events, blocks, lives.
@@ -129,11 +123,12 @@ def replay(
     with session.ledger("pledger relay run") as log:
         start = _start(log, from_position, from_time)
         relay = _relay(session, log, kafka, prefix, name, partitions, replicas, compression, start)
+        relay.derived = _derived(session, log, prefix, states=states, views=views)
         _publish(session, relay, None if follow else last_position(log), None)
 
 
 def status(
-    context: typer.Context, kafka: Named = None, prefix: Prefix = "ledger", as_json: AsJson = False
+    context: typer.Context, kafka: Kafka = None, prefix: Prefix = "ledger", as_json: AsJson = False
 ) -> None:
     """Show how far a relay has published the log.
 
@@ -185,10 +180,12 @@ def _relay(
     )  # fmt: skip
 
 
-def _derived(log: Ledger, prefix: str, *, states: bool, views: bool) -> tuple[Derived, ...]:
+def _derived(session: Session, log: Ledger, prefix: str, *, states: bool, views: bool) -> tuple[Derived, ...]:
     """What is published beside the events."""
     from consumers.kafka.relay.states import StateTopics, ViewTopics
 
+    if states or views:
+        session.know_views()  # the states of its streams are those of the domains that are imported
     of_states = [StateTopics(log, prefix)] if states else []
     of_views = [ViewTopics(log, prefix)] if views else []
     return (*of_states, *of_views)
@@ -196,11 +193,12 @@ def _derived(log: Ledger, prefix: str, *, states: bool, views: bool) -> tuple[De
 
 def _publish(session: Session, relay: Relay, until: int | None, port: int | None) -> None:
     """Publish until `until` or a signal, with lines of progress."""
+    from consumers.kafka.relay.status import RelayMetrics
+
     with ExitStack() as stack:
         stack.enter_context(log_to_stderr(session, "consumers.kafka"))
-        if port is not None:
-            _serve(session, stack, relay, port)
-        stop = stack.enter_context(_stopped())
+        serve_metrics(session, stack, port, lambda: RelayMetrics(relay), lambda: relay.statistics.error)
+        stop = stack.enter_context(stopped_by_signals())
         try:
             relay.run(stop, until, Progress(session))
         finally:
@@ -208,13 +206,6 @@ def _publish(session: Session, relay: Relay, until: int | None, port: int | None
             told = {"relay": relay.name, "prefix": relay.routes.prefix, "position": done.published,
                     "events": done.events, "blocks": done.blocks, "lives": done.lives}  # fmt: skip
             session.print_fields(told)
-
-
-@contextmanager
-def _stopped() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set."""
-    with stopped_by_signals() as stop:
-        yield stop
 
 
 class Progress:
@@ -229,16 +220,6 @@ class Progress:
             rate = (statistics.events - self.events) / (now - self.at)
             self.session.say(f"position {statistics.published}: {rate:,.0f} events/s")
             self.events, self.at = statistics.events, now
-
-
-def _serve(session: Session, stack: ExitStack, relay: Relay, port: int) -> None:
-    from consumers.kafka.relay.status import ADDRESS, serving
-
-    try:
-        taken = stack.enter_context(serving(relay, port))
-    except OSError as error:
-        raise Misuse(f"port {port} cannot be used: {error.strerror or error}") from error
-    session.say(f"metrics are at http://{ADDRESS}:{taken}/metrics")
 
 
 def last_position(log: Ledger) -> int:

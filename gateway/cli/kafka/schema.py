@@ -10,7 +10,7 @@ import typer
 from ..errors import NotThere
 from ..output import json_line, write
 from ..session import AsJson, session_of
-from .verify import Prefix
+from .options import Prefix
 
 Topic = Annotated[
     str | None,
@@ -35,9 +35,6 @@ def schema(
     """
     session = session_of(context, as_json)
     session.know_views()
-    import ledger.jobs
-    import ledger.machines
-    import ledger.pipelines  # noqa: F401  # the shipped domains
     from consumers.kafka.asyncapi import asyncapi, body_schema
     from ledger.domain.known import KNOWN
 

@@ -10,14 +10,11 @@ from ..errors import Code
 from ..jobs.worker import stopped_by_signals
 from ..output import Column, flush, json_line, plain, titled
 from ..session import AsJson, Session, session_of
+from .options import Kafka, Prefix
 
 if TYPE_CHECKING:
     from consumers.kafka.relay_verify import Proof, Verified
 
-Named = Annotated[
-    str | None, typer.Option("--kafka", metavar="HOST:PORT", help="The cluster. Default: LEDGER_KAFKA.")
-]
-Prefix = Annotated[str, typer.Option(metavar="NAME", help="The prefix of the topics.")]
 Into = Annotated[
     str | None,
     typer.Option(
@@ -30,7 +27,7 @@ Into = Annotated[
 
 def verify(
     context: typer.Context,
-    kafka: Named = None,
+    kafka: Kafka = None,
     prefix: Prefix = "ledger",
     repair_into: Into = None,
     as_json: AsJson = False,
