@@ -329,7 +329,7 @@ class StateDB:
     def _output(self, path: Path) -> str:
         """The logical identity of an output: links are kept (spec S4-12)."""
         text = os.fspath(path)
-        return path_in(self._root, text if text.startswith(os.sep) else os.path.abspath(text))
+        return path_in(self._root, text if text.startswith(os.sep) else Path(text).absolute())
 
     def _open(self, kind: type[S], name: str) -> S:
         """A new stream object of this project. Raises PathTooLongError where the copy cannot have its key."""
