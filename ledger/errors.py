@@ -51,7 +51,7 @@ LedgerError
 ├── KafkaFailed              what goes through Kafka cannot go on
 │   ├── KafkaUnavailable     the cluster cannot be used at the moment; the message says why
 │   ├── TopicMismatch        the topics are not those that the checkpoint or the ledger says
-│   ├── ChainBroken          a record of a topic is missing, or one is there twice
+│   ├── ChainBroken          a record of a topic is missing
 │   └── Undecodable          a record that is no event of a ledger, or does not fit its model
 ├── StateDBError             the state of a build cannot be read or written in its local copy
 │   ├── PathTooLongError     the key of a path or name is longer than the store takes
@@ -550,7 +550,7 @@ class TopicMismatch(KafkaFailed):
 
 
 class ChainBroken(KafkaFailed):
-    """A record of a topic is missing, or one is there twice: the chain of positions does not fit.
+    """A record of a topic is missing: the chain of positions does not fit.
 
     expected: the position of the record before it; found: the one that the record names.
     """

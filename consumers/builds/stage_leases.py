@@ -43,7 +43,7 @@ class StageLease:
 
 
 class StageLeases:
-    """The leases of one runner; a thread renews them from the first one on.
+    """The leases of one runner; a thread renews those of claims.
 
     gone: runners that are known to have ended.
     """
@@ -65,13 +65,15 @@ class StageLeases:
             holder, held = self._take(stream, token, [holder])
         if (holder, held) != (self.runner, token):
             return holder
-        lease = StageLease(stream, token, lost)
+        return StageLease(stream, token, lost)
+
+    def hold(self, lease: StageLease) -> None:
+        """Renew a lease from now on, because its claim is recorded; before, it would seem to be lost."""
         with self._lock:
-            self._held[stream] = lease
+            self._held[lease.stream] = lease
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="leases of stages", daemon=True)
                 self._thread.start()
-        return lease
 
     def _take(self, stream: str, token: int, gone: list[str]) -> tuple[str, int]:
         """Ask for a lease; who has it then, and for which token. gone: runners that have ended."""
@@ -107,14 +109,15 @@ class StageLeases:
 
     def _run(self) -> None:
         while not self._stop.wait(RENEWED):
-            with self._lock:
-                held = [*self._held.values()]
             try:
-                self._renew(held)
+                self.renew()
             except LedgerError as error:  # the leases hold until they run out
                 _log.warning("leases of stages could not be renewed: %s", error)
 
-    def _renew(self, held: list[StageLease]) -> None:
+    def renew(self) -> None:
+        """Renew the leases once; those whose claims are over are told. Raises ServerUnavailable."""
+        with self._lock:
+            held = [*self._held.values()]
         wanted = [HeldLease(lease.stream, lease.token, "build_stage") for lease in held]
         over = {seen.stream for seen in self._leases.renew(self.runner, wanted, SECONDS) if not seen.holds}
         for lease in held:

@@ -94,6 +94,10 @@ class StageRunner:
         finally:
             self._leases.give_back(lease)
 
+    def hold(self, lease: StageLease) -> None:
+        """Renew a lease until the end of its stage."""
+        self._leases.hold(lease)
+
     def opened_run(self) -> OpenRun:
         """The run's stream, as of its start: it is appended to at any version."""
         run = OpenRun(self.project.name, self.run)
@@ -164,6 +168,7 @@ class _Claimed:
             record(self.project.log, [self.opened], run, command=self._command("claim"))
         except StreamConflict:
             return False
+        self.runner.hold(self.lease)
         return True
 
     def _restore_or_run(self) -> How:

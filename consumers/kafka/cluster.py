@@ -22,7 +22,7 @@ HOW_TO_GET_ONE: Final = (
 REQUEST_MS: Final = 5_000
 """Milliseconds to wait for one answer. The default of clients is 30 s, also if a broker is frozen."""
 BOOTSTRAP_MS: Final = 12_000
-"""Milliseconds for the first contact: enough to meet two brokers that are frozen, and a third."""
+"""Milliseconds for the first contact, with a broker that answered us a moment ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,14 @@ class Cluster:
         ]
 
     def options(self) -> dict[str, Any]:
-        """Keyword arguments for any client of kafka-python."""
+        """Keyword arguments for any client of kafka-python, with the addresses of brokers that answer now."""
+        from .diagnosis import answering
+
+        return {"bootstrap_servers": answering(self), **self.settings()}
+
+    def settings(self) -> dict[str, Any]:
+        """Those arguments that are the same for all brokers."""
         options: dict[str, Any] = {
-            "bootstrap_servers": self.bootstrap.split(","),
             "security_protocol": self.security,
             "bootstrap_timeout_ms": BOOTSTRAP_MS,
             "request_timeout_ms": REQUEST_MS,

@@ -7,9 +7,12 @@ name, the connection, TLS, the protocol, the login, and the addresses that the b
 
 from __future__ import annotations
 
+import queue
 import socket
 import ssl
 import struct
+import threading
+import time
 from contextlib import closing
 from typing import Any
 
@@ -20,6 +23,8 @@ from .wire import Answer, Wire, encoded
 
 PATIENCE = 5.0
 """Seconds for each step."""
+OTHERS = 0.1
+"""Seconds that further brokers have for an answer, once one has answered."""
 _API_VERSIONS, _METADATA, _HANDSHAKE, _AUTHENTICATE = (18, 0), (3, 4), (17, 1), (36, 0)
 """Requests: key and version, of those that every Kafka since 1.0 knows."""
 _UNKNOWN_MECHANISM, _NO_LOGIN_HERE = 33, 34
@@ -33,7 +38,7 @@ class _Found(Exception):
 def diagnose(cluster: Cluster) -> str | None:
     """Why none of the named brokers can be used; None if one can be. The sentence never has the password."""
     why = []
-    for host, port in cluster.addresses():
+    for host, port in cluster.at(",".join(answering(cluster))).addresses():
         try:
             _try(cluster, host, port)
         except _Found as found:
@@ -41,6 +46,45 @@ def diagnose(cluster: Cluster) -> str | None:
         else:
             return None
     return "; ".join(dict.fromkeys(why))
+
+
+def answering(cluster: Cluster) -> list[str]:
+    """The addresses of brokers that answer, the fastest first; all where none does, or only one is named.
+
+    kafka-python 3.0.12 gives all its time to the first broker that it tries. Where that one is frozen, a
+    client cannot be made, though others answer.
+    """
+    places = cluster.bootstrap.split(",")
+    if len(places) == 1:
+        return places
+    answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def ask(place: str, host: str, port: int) -> None:
+        answers.put(place if _answers(cluster, host, port) else None)
+
+    for place, (host, port) in zip(places, cluster.addresses(), strict=True):
+        threading.Thread(target=ask, args=(place, host, port), daemon=True).start()
+    found, deadline = list[str](), time.monotonic() + PATIENCE
+    for _ in places:
+        try:
+            answered = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        if answered is not None:
+            found.append(answered)
+            deadline = min(deadline, time.monotonic() + OTHERS)
+    return found or places
+
+
+def _answers(cluster: Cluster, host: str, port: int) -> bool:
+    """Whether a broker answers the first question of a client, which comes before the login."""
+    try:
+        with closing(_connected(host, port)) as plain:
+            with closing(_encrypted(cluster, plain, host, f"{host}:{port}")) as connection:
+                _ask(Wire(connection, f"{host}:{port}"), _API_VERSIONS, b"", "")
+    except _Found:
+        return False
+    return True
 
 
 def _try(cluster: Cluster, host: str, port: int) -> None:
@@ -130,7 +174,7 @@ def _log_in(cluster: Cluster, wire: Wire, host: str) -> None:
             f"{wire.place} does not know the mechanism {cluster.mechanism}: set LEDGER_KAFKA_MECHANISM to "
             f"one of {', '.join(answer.texts())}"
         )
-    sasl: Any = get_sasl_mechanism(cluster.mechanism)(host=host, **cluster.options())
+    sasl: Any = get_sasl_mechanism(cluster.mechanism)(host=host, **cluster.settings())
     refused = f"{wire.place} refuses the login of {cluster.user}"
     while not sasl.is_done():
         token = sasl.auth_bytes()

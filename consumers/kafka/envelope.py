@@ -81,6 +81,13 @@ class Envelope:
     by_reference: bool = False
     traceparent: str | None = None
 
+    def is_known(self, last: int) -> bool:
+        """Whether a reader has it that has read this partition up to the position `last`.
+
+        Then the record is there twice, since the chain up to `last` is whole: it is to be left out.
+        """
+        return self.event.position <= last
+
     def with_body(self, recorded: Recorded) -> Envelope:
         """The same with the event that the ledger has at its position."""
         return replace(self, event=recorded, by_reference=False)

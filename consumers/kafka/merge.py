@@ -174,7 +174,7 @@ class Merge:
             )  # fmt: skip
 
     def _take(self, place: TopicPartition) -> None:
-        """Decode what a partition gave, and check its chain."""
+        """Decode what a partition gave, leave out what is there twice, and check the chain."""
         records = self._partitions.waiting[place]
         while records:
             record = records.popleft()
@@ -186,6 +186,8 @@ class Merge:
                 raise CursorMismatch(
                     f"a record of {place.topic} is of ledger {envelope.ledger}, not {self.ledger}"
                 )
+            if envelope.is_known(self._read[place]):
+                continue
             if envelope.previous != self._read[place]:
                 raise ChainBroken(
                     place.topic, place.partition, record.offset, self._read[place], envelope.previous

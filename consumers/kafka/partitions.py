@@ -72,6 +72,12 @@ class Partitions:
         with _errors(self.cluster):
             return int(self._consumer.position(place))
 
+    def is_settled(self, place: TopicPartition) -> bool:
+        """Whether all that was written up to the last answer was read, so no transaction was under way."""
+        with _errors(self.cluster):
+            written = self._consumer.highwater(place)
+        return written is not None and self.position(place) >= int(written)
+
     def read(self, seconds: float, full: Iterable[TopicPartition] = ()) -> bool:
         """Read more records, waiting for them; whether any came. full: partitions of which nothing is read.
 

@@ -10,6 +10,7 @@ published yet is no difference.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -23,6 +24,7 @@ from .envelope import Outgoing, envelope_of, record_of, source_of
 from .merge import published
 from .partitions import Partitions
 from .relay.checkpoint import RelayCheckpoint
+from .relay.producer import LIMITS
 from .routes import Routes, partition_of
 from .topics import Topics
 
@@ -152,8 +154,8 @@ class Comparison:
 
     def _events(self) -> Iterator[Recorded]:
         """The log, up to the checkpoint, and on while a partition still has records."""
-        after, bound = self.start, self.ledger.bound()
-        while events := self.ledger.log(after, bound, PAGE):
+        after = self.start
+        while events := self.ledger.log(after, self.ledger.bound(), PAGE):
             for event in events:
                 if event.position > self.upto and not self._has_more():
                     return
@@ -188,11 +190,20 @@ class Comparison:
 
     def _next(self, one: _Partition, *, must: bool = False) -> Any:
         """The next record of a partition; None behind the last. must: there shall be one, so look again."""
-        if not self._partitions.read_until(one.place, one.end):
-            one.end = self._partitions.ends([one.place])[one.place] if must else one.end
-            if not self._partitions.read_until(one.place, one.end):
-                return None
-        return self._partitions.waiting[one.place].popleft()
+        if self._partitions.read_until(one.place, one.end) or (must and self._came(one)):
+            return self._partitions.waiting[one.place].popleft()
+        return None
+
+    def _came(self, one: _Partition) -> bool:
+        """Whether a record comes that must be there: what was committed just now may not be readable yet."""
+        deadline = time.monotonic() + LIMITS.transaction
+        while True:
+            one.end = self._partitions.ends([one.place])[one.place]
+            if self._partitions.read_until(one.place, one.end):
+                return True
+            if self._partitions.is_settled(one.place) or time.monotonic() > deadline:
+                return False
+            self._partitions.read(0.05)
 
     def _differs(self, one: _Partition, record: Any, event: Recorded | None, what: str) -> None:
         offset = None if record is None else record.offset

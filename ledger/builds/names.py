@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from collections.abc import Callable
 from datetime import datetime
-from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -46,24 +46,28 @@ def checked_project(name: object) -> str:
     return name
 
 
+def paths_in(root: str | PurePath) -> Callable[[str | PurePath], str]:
+    """A function that returns the identity of a path in a project, for many paths: see `path_in`."""
+    top = os.path.normpath(root)
+    below = top if top.endswith(os.sep) else top + os.sep
+
+    def identity(path: str | PurePath) -> str:
+        whole = os.path.normpath(os.path.join(top, path))  # noqa: PTH118  pathlib takes four times as long
+        if whole.startswith(below):
+            whole = whole[len(below) :] or "."
+        elif whole == top:
+            return "."
+        return whole if os.sep == "/" else whole.replace(os.sep, "/")
+
+    return identity
+
+
 def path_in(root: str | PurePath, path: str | PurePath) -> str:
     """The identity of a path: relative to the root where it is below it, else absolute; links are kept.
 
     root: an absolute folder. A relative path is one below the root.
     """
-    top, below = _top(os.fspath(root))
-    text = os.fspath(path)
-    whole = os.path.normpath(text if text.startswith(os.sep) else below + text)
-    if whole.startswith(below):
-        return whole[len(below) :]
-    return "." if whole == top else whole
-
-
-@lru_cache(maxsize=64)
-def _top(root: str) -> tuple[str, str]:
-    """A folder in its normal form, and what the paths below it begin with."""
-    top = os.path.normpath(root)
-    return top, top if top.endswith(os.sep) else top + os.sep
+    return paths_in(root)(path)
 
 
 def path_of(root: str | PurePath, identity: str) -> Path:

@@ -160,17 +160,17 @@ class BuildCopy:
         while True:
             seen = log.wakeup.seen()
             folded = retry_outages(log, feeder.step)
+            came += folded or 0
+            if folded is None if position is None else folded != 0 and feeder.read_to >= position:
+                return came  # 0: another feeder may have written in between
             if folded is not None:
-                came += folded
-            elif position is None or feeder.read_to >= position:
-                return came
-            elif time.monotonic() > deadline:
+                continue
+            if time.monotonic() > deadline:
                 raise LedgerBusy(
                     f"position {position} cannot be read yet, because an append before it has been open for "
                     f"{log.pool.timeout:.0f} seconds: `pledger doctor` shows it"
                 )
-            else:
-                log.wakeup.wait(seen, FIRST_PAUSE)
+            log.wakeup.wait(seen, FIRST_PAUSE)
 
     def follow(self) -> CopyFollower:
         """Keeps the copy up to date in a thread: `with copy.follow(): …`."""

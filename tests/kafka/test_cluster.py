@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
 
 from consumers.kafka.broker import Broker
 from consumers.kafka.cluster import Cluster
+from consumers.kafka.diagnosis import PATIENCE
 from ledger.errors import BadInput, KafkaUnavailable
 from tests.kafka.conftest import SharedBroker
 from tests.kafka.test_broker import wait_for
@@ -174,6 +176,18 @@ def test_nobody_listens_and_another_protocol(broker: SharedBroker) -> None:
     assert Cluster(f"{address},{broker.bootstrap}").diagnose() is None  # one broker is enough
     with pytest.raises(KafkaUnavailable, match=f"nobody listens on {address}"), Cluster(address).admin():
         pytest.fail("not reached")
+
+
+def test_clients_pass_over_a_broker_that_is_frozen(broker: SharedBroker) -> None:
+    """Such a broker takes connections and answers nothing, as this socket does."""
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        address = f"127.0.0.1:{frozen.getsockname()[1]}"
+        cluster = Cluster(f"{address},{broker.bootstrap}")
+        began = time.monotonic()
+        for _ in range(4):
+            assert cluster.options()["bootstrap_servers"] == [broker.bootstrap]
+            assert brokers_of(cluster) == 1
+        assert time.monotonic() - began < PATIENCE, "it was waited for"
 
 
 def test_the_environment_names_the_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -342,7 +342,7 @@ def test_killed_frozen_and_rebalanced_for_minutes(
         "idle": 3,
         "concurrency": concurrency,
     }
-    end = time.monotonic() + 60 * minutes
+    end = time.monotonic() + 60 * min(minutes, 2)  # the campaign of test_campaign.py does the most of it
     with Pack(settings, 2, static=True) as static, Pack(settings, 2, static=False) as free:
         while time.monotonic() < end:
             publisher.publish(streams(1000, 50))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from consumers.kafka import merge, partitions
 from consumers.kafka.cluster import Cluster
 from consumers.kafka.merge import Merge, Places, published
+from consumers.kafka.relay_verify import verify
 from consumers.kafka.routes import Routes
 from ledger import NEW, BadInput, Ledger
 from ledger.log.append import Append, body_of
 from tests.kafka.conftest import SharedBroker
+from tests.kafka.foreign import ForeignProducer
 from tests.kafka.relaying import PARTITIONS, relay_all
 from tests.lamp import LampMade
 
@@ -40,6 +44,28 @@ def test_partitions_that_are_far_ahead_are_paused(
     again = Merge(cluster, Routes(kafka_name), checkpoint, Places.parse(str(merged.places)))
     assert again.poll(0.5) == []
     again.close()
+
+
+def test_records_that_are_there_twice_are_left_out(
+    log: Ledger, broker: SharedBroker, kafka_name: str
+) -> None:
+    """Given records that a foreign producer wrote again, between two blocks and at the end."""
+    cluster, many = Cluster.of(broker.bootstrap), 60
+    foreign = ForeignProducer(broker.bootstrap, f"{kafka_name}.lamp", PARTITIONS)
+    for begin in range(0, many, 20):
+        log.append_all([Append(f"lamp/{n}", [body_of(LampMade())], NEW) for n in range(begin, begin + 20)])
+        relay_all(log, cluster, kafka_name)
+        foreign.write_again(random.Random(begin))
+    foreign.close()
+    assert foreign.written
+    merged, found = Merge(cluster, Routes(kafka_name), published(cluster, Routes(kafka_name))), []
+    while merged.watermark < log.bound():
+        found += [envelope.event for envelope in merged.poll(0.1)]
+    merged.close()
+    assert found == log.log(0, log.bound(), many)
+    difference = verify(log, cluster, kafka_name).difference
+    assert difference is not None
+    assert (difference.partition, difference.offset) in foreign.written
 
 
 def test_places_are_read_again() -> None:

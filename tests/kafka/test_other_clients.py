@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
+
+import pytest
 
 from consumers.kafka.cluster import Cluster
 from ledger import Ledger
@@ -35,3 +39,19 @@ def test_librdkafka_by_the_page(log: Ledger, broker: SharedBroker, kafka_name: s
     read = [line.split(" ", 3) for line in done.stdout.splitlines()]
     recorded = [(event.stream, str(event.version), event.topic) for event in log.log(0, log.bound(), 1000)]
     assert sorted((stream, version, topic) for stream, version, topic, _ in read) == sorted(recorded)
+
+
+def test_kcat_by_the_page(log: Ledger, broker: SharedBroker, kafka_name: str) -> None:
+    """Where kcat is installed (`apt install kcat`), the page's command prints keys, headers and bodies."""
+    if shutil.which("kcat") is None:
+        pytest.skip("kcat is not installed")
+    jobs = Jobs(log)
+    for n in range(5):
+        jobs.submit("ping", {"n": n})
+    relay_all(log, Cluster.of(broker.bootstrap), kafka_name)
+    (line,) = [line for line in PAGE.read_text().splitlines() if line.startswith("$ kcat ")]
+    told = {"localhost:9092": broker.bootstrap, "ledger.jobs": f"{kafka_name}.jobs"}
+    words = [told.get(word, word) for word in shlex.split(line[2:])]
+    done = subprocess.run([*words, "-e"], capture_output=True, text=True, timeout=60, check=True)
+    keys = [word.split(" ")[0] for word in done.stdout.splitlines()[::2]]
+    assert sorted(keys) == sorted(event.stream for event in log.log(0, log.bound(), 1000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -146,6 +147,28 @@ def test_a_deferred_constraint_parks_the_event_that_breaks_it(rivals: Rivals, ds
     outcome = one.apply(round_of(rivals.messages, rivals.at, handler))
     assert (outcome.failed[TOPIC], outcome.handled[TOPIC]) == (1, 36)
     assert one.parking.counts(one.connection()) == {"waiting": 1, "behind": 3}
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_a_full_disk_parks_no_event(rivals: Rivals, dsn: str, batch: bool) -> None:
+    """It is no fault of the event: the round is rolled back, and done again once there is room."""
+    handler, is_full = writer(TOPIC, "all", batch=batch), [True]
+    write_it = handler.handle
+
+    def refused(events: Any, transaction: Connection) -> None:
+        write_it(events, transaction)
+        if is_full[0]:
+            transaction.execute("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$")
+
+    one = rivals.new(replace(handler, handle=refused))
+    wanted = round_of(rivals.messages, rivals.at, handler)
+    with pytest.raises(psycopg.errors.DiskFull):
+        one.apply(wanted)
+    assert effects(dsn, "all") == []
+    is_full[0] = False
+    one.apply(wanted)
+    assert not faults(effects(dsn, "all"), published(rivals))
+    assert not one.parking.counts(one.connection())
 
 
 def test_the_trace_of_an_event_is_current_in_its_handler(rivals: Rivals) -> None:

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from consumers.kafka import relay_verify
 from consumers.kafka.cluster import Cluster
+from consumers.kafka.envelope import record_of, source_of
 from consumers.kafka.merge import published
 from consumers.kafka.relay.checkpoint import RelayCheckpoint
 from consumers.kafka.relay_verify import Comparison, Verified, verify
 from consumers.kafka.routes import Routes
 from consumers.kafka.topics import Topics
-from ledger import CursorMismatch, Ledger, TopicMismatch
+from ledger import Cursor, CursorMismatch, Ledger, TopicMismatch
 from tests.kafka.conftest import SharedBroker
 from tests.kafka.relaying import PARTITIONS, relay_all, relaying
 from tests.lamp import LampMade
@@ -168,6 +170,59 @@ def everything(cluster: Cluster, topic: str) -> Records:
             found.append((record.key, record.value, list(record.headers)))
     consumer.close()
     return found
+
+
+def test_events_that_are_published_during_the_proof(
+    log: Ledger, cluster: Cluster, kafka_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given records behind the end at which the comparison began, and events behind the log's end of then."""
+    monkeypatch.setattr(relay_verify, "PAGE", 4)
+    checkpoint = grown(log, cluster, kafka_name)
+    rounds = iter(range(2))
+    comparison = Comparison(
+        log, cluster, kafka_name, checkpoint,
+        seen=lambda _: None if next(rounds, None) is None else grow(),
+    )  # fmt: skip
+
+    def grow() -> None:
+        comparison.upto = grown(log, cluster, kafka_name).cursor.position
+
+    grow()
+    found = comparison.run()
+    assert (found.difference, found.position) == (None, log.bound())
+
+
+def grown(log: Ledger, cluster: Cluster, prefix: str) -> RelayCheckpoint:
+    """The checkpoint after eight events more."""
+    for n in range(8):
+        log.append("lamp/a", LampMade(watts=n))
+    relay_all(log, cluster, prefix)
+    return published(cluster, Routes(prefix))
+
+
+def test_a_record_whose_transaction_ends_during_the_proof(
+    log: Ledger, cluster: Cluster, kafka_name: str
+) -> None:
+    """Given a checkpoint whose last record is not yet readable, then the proof waits for it."""
+    place = TopicPartition(f"{kafka_name}.lamp", 0)
+    log.append("lamp/a", LampMade())
+    relay_all(log, cluster, kafka_name, partitions=1)
+    first = published(cluster, Routes(kafka_name))
+    log.append("lamp/a", LampMade())
+    (event,) = log.log(1, 2, 1)
+    producer: Any = KafkaProducer(**cluster.options(), transactional_id=f"{kafka_name}-late")
+    producer.init_transactions()
+    producer.begin_transaction()
+    record = record_of(event, 1, source_of(log.identity.ledger), place.topic, 0)
+    producer.send(place.topic, record.value, record.key, record.headers, 0).get(10)
+    checkpoint = replace(first, cursor=Cursor.after(log.identity.ledger, event))
+    comparison = Comparison(log, cluster, kafka_name, checkpoint)
+    ends = threading.Timer(1.0, producer.commit_transaction)
+    ends.start()
+    found = comparison.run()
+    ends.join()
+    producer.close()
+    assert (found.difference, found.records) == (None, 2)
 
 
 def test_while_the_relay_goes_on(log: Ledger, cluster: Cluster, kafka_name: str) -> None:

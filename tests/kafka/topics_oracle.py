@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 LIMIT = 120.0
 SHOWN = 5
@@ -31,11 +31,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A record as another client reads it."""
+    """A record as another client reads it: its place and its offset there, and what it says of its event.
+
+    before: the position of the record before it in its partition.
+    """
 
     place: tuple[str, int]
+    offset: int
     key: str
-    headers: dict[str, str]
+    subject: str
+    position: int
+    before: int
+    version: int
+    topic: str
     body: Any
 
 
@@ -79,15 +87,28 @@ def _read(client: Consumer, waiting: int) -> Iterable[Copy]:
             assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
             waiting -= 1
             continue
-        headers = {name: value.decode() for name, value in message.headers() or []}
-        place = (message.topic(), message.partition())
-        yield Copy(place, message.key().decode(), headers, json.loads(message.value()))
+        yield _copy(message)
+
+
+def _copy(message: Message) -> Copy:
+    headers = {name: value.decode() for name, value in message.headers() or []}
+    return Copy(
+        (message.topic(), message.partition()),
+        message.offset(),
+        message.key().decode(),
+        headers["ce_subject"],
+        int(headers["ce_id"]),
+        int(headers["ce_ledgerprev"]),
+        int(headers["ce_ledgerversion"]),
+        headers["ce_type"],
+        json.loads(message.value()),
+    )
 
 
 def faults_of_topics(rows: Sequence[Row], copies: Sequence[Copy]) -> list[str]:
     """Lost, doubled, changed or foreign records; a broken order of a key; a broken chain of a partition."""
     by_position = {row.position: row for row in rows}
-    counted = Counter(int(copy.headers["ce_id"]) for copy in copies)
+    counted = Counter(copy.position for copy in copies)
     wrong = [f"position {one} is lost" for one in by_position.keys() - counted.keys()]
     wrong += [f"position {one} is there {many} times" for one, many in counted.items() if many > 1]
     wrong += [f"position {one} is not in the ledger" for one in counted.keys() - by_position.keys()]
@@ -96,11 +117,10 @@ def faults_of_topics(rows: Sequence[Row], copies: Sequence[Copy]) -> list[str]:
 
 
 def _differences(copy: Copy, rows: dict[int, Row]) -> Iterable[str]:
-    headers = copy.headers
-    row = rows.get(int(headers["ce_id"]))
+    row = rows.get(copy.position)
     if row is None:
         return
-    said = (copy.key, headers["ce_subject"], int(headers["ce_ledgerversion"]), headers["ce_type"], copy.body)
+    said = (copy.key, copy.subject, copy.version, copy.topic, copy.body)
     if said != (row.stream, row.stream, row.version, row.topic, row.body):
         yield f"position {row.position} is {said}, and should be {row}"
 
@@ -109,10 +129,11 @@ def _broken_chains(copies: Sequence[Copy]) -> list[str]:
     last: dict[tuple[str, int], int] = defaultdict(int)
     wrong = []
     for copy in copies:
-        position, before = int(copy.headers["ce_id"]), int(copy.headers["ce_ledgerprev"])
-        if before != last[copy.place]:
-            wrong.append(f"{copy.place}: {position} follows {before}, and {last[copy.place]} was before it")
-        last[copy.place] = position
+        if copy.before != last[copy.place]:
+            wrong.append(
+                f"{copy.place}: {copy.position} follows {copy.before}, and {last[copy.place]} was before it"
+            )
+        last[copy.place] = copy.position
     return wrong
 
 
@@ -121,12 +142,11 @@ def _broken_orders(copies: Sequence[Copy]) -> list[str]:
     places: dict[str, tuple[str, int]] = {}
     wrong = []
     for copy in copies:
-        version = int(copy.headers["ce_ledgerversion"])
-        if version != versions[copy.key] + 1:
-            wrong.append(f"{copy.key}: version {version} follows version {versions[copy.key]}")
+        if copy.version != versions[copy.key] + 1:
+            wrong.append(f"{copy.key}: version {copy.version} follows version {versions[copy.key]}")
         if places.setdefault(copy.key, copy.place) != copy.place:
             wrong.append(f"{copy.key} is in {places[copy.key]} and in {copy.place}")
-        versions[copy.key] = version
+        versions[copy.key] = copy.version
     return wrong
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from consumers.kafka.broker import archive
-from consumers.kafka.broker.jars import HERE, fetched_jars, locked
+from consumers.kafka.broker.jars import HERE, cache_folder, fetched_jars, locked, mark
 from consumers.kafka.broker.java import find_java
 from consumers.kafka.broker.layout import HOST, Layout, unique
 from consumers.kafka.broker.process import NodeProcess
@@ -93,6 +93,10 @@ class Broker:
         for node, each in self._processes.items():
             if not each.is_running:
                 raise KafkaUnavailable(f"node {node} of Kafka ended: {self._last_words(node)}")
+
+    def is_running(self, node: int) -> bool:
+        """Whether the process of a node has not ended; a frozen one has not."""
+        return self._processes[node].is_running
 
     def pid(self, node: int) -> int:
         """The process id of a node."""
@@ -180,19 +184,16 @@ class Broker:
             self._properties(node).write_text("".join(lines))
 
     def _format(self) -> None:
-        """Format the folder of the first node; the others get a copy, because a JVM for each is slow."""
+        """Format the folders. What Kafka's tool writes is the same for each node of any cluster, but for the
+        identifiers; it is kept beside the jars, because a JVM for it is slow."""
         for node in self.nodes:
             shutil.rmtree(self._folder(node), ignore_errors=True)
-        words = ("format", "-t", self.layout.cluster, "-c", str(self._properties(1)))
-        command = self._command("kafka.tools.StorageTool", *words)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise KafkaUnavailable(
-                f"Kafka cannot format {self._folder(1)}: {_reason(done.stdout + done.stderr)}"
-            )
-        for node in self.nodes[1:]:
-            self._folder(node).mkdir()
-            shutil.copy(self._folder(1) / "bootstrap.checkpoint", self._folder(node))
+            self._folder(node).mkdir(exist_ok=True)
+        kept = cache_folder() / f"bootstrap-{mark()}.checkpoint"
+        if not kept.exists():
+            self._make_bootstrap(kept)
+        for node in self.nodes:
+            shutil.copy(kept, self._folder(node) / "bootstrap.checkpoint")
             lines = (
                 "version=1",
                 f"cluster.id={self.layout.cluster}",
@@ -200,6 +201,19 @@ class Broker:
                 f"directory.id={unique()}",
             )
             (self._folder(node) / "meta.properties").write_text("\n".join((*lines, "")))
+
+    def _make_bootstrap(self, kept: Path) -> None:
+        """Have Kafka's tool format the first node, and keep what it wrote."""
+        words = ("format", "-t", self.layout.cluster, "-c", str(self._properties(1)))
+        command = self._command("kafka.tools.StorageTool", *words)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise KafkaUnavailable(
+                f"Kafka cannot format {self._folder(1)}: {_reason(done.stdout + done.stderr)}"
+            )
+        fresh = kept.with_name(f"partial-{unique()}")
+        shutil.copy(self._folder(1) / "bootstrap.checkpoint", fresh)
+        fresh.rename(kept)
 
     def start(self, node: int, *, wait: bool = True) -> None:
         """Start a node that does not run. wait: until all that run are ready."""

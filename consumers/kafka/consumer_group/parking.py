@@ -254,9 +254,13 @@ def _error_of(delivery: Delivery, connection: Connection, call: Call) -> Excepti
 
 
 def is_transient(error: BaseException, connection: Connection) -> bool:
-    """Whether it is an error of the connection or of rivals, which the event did not cause."""
-    rivals = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
-    return connection.closed or connection.broken or isinstance(error, rivals)
+    """Whether it comes from the connection, from rivals or from a full disk: the event did not cause it."""
+    passing = (
+        psycopg.errors.SerializationFailure,
+        psycopg.errors.DeadlockDetected,
+        psycopg.errors.DiskFull,
+    )
+    return connection.closed or connection.broken or isinstance(error, passing)
 
 
 def _told(failure: Failure | None) -> dict[str, str | None]:

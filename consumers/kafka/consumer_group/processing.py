@@ -99,7 +99,7 @@ def _follow(
         offset = one.message.offset
         if one.envelope is not None:
             event, previous = one.envelope.event, one.envelope.previous
-            if last is not None and event.position <= last:  # applied: the chain up to `last` is whole
+            if last is not None and one.envelope.is_known(last):
                 found.duplicates += 1
                 next_offset = offset + 1
                 continue

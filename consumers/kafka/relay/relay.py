@@ -27,6 +27,7 @@ from ledger import (
     TopicMismatch,
 )
 from ledger.jobs.leases import Leases
+from ledger.roles import require_roles
 from projections.engine.follower import Follower
 
 from ..cluster import Cluster
@@ -126,6 +127,7 @@ class Relay:
         published: called after each block. Outages of PostgreSQL and Kafka are waited for.
         Raises TopicMismatch, CursorMismatch, NoPermission: a person must decide.
         """
+        require_roles(self.ledger, "pledger relay run")
         candidate = Candidate(Leases(self.ledger), election_of(self.routes), self.lease)
         with candidate.standing():
             pause = FIRST_PAUSE

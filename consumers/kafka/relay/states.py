@@ -2,13 +2,13 @@
 Topics of states and of views, published with the events that they follow from, in the same transaction.
 
     PREFIX.DOMAIN.states     the current state of each stream, folded by the domain's own `evolve`
-    PREFIX.views.in_state    which stream entered which state: "everything that enters state X" is a
-    subscription PREFIX.views.progress    the progress of each parent's set
+    PREFIX.views.in_state    which stream entered which state: subscribe to "everything that enters state X"
+    PREFIX.views.progress    the progress of each parent's set
 
 They are compacted: Kafka keeps the last value of each key, so a reader that begins late gets one record a
 stream. The relay publishes them; its checkpoint is theirs, too. A relay that is started without them, and
 later with them, publishes what follows from later events; for all streams, publish the log anew under
-another prefix.
+another prefix (`pledger relay replay --states --views`).
 """
 
 from __future__ import annotations
