@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -25,6 +26,7 @@ from ledger.embedded import Embedded
 from ledger.jobs import Jobs, Schedules
 from ledger.pipelines import LSMStateService
 from ledger.roles import KINDS, PROGRAMS, require_roles
+from ledger.tokens import Role, Tokens
 from projections import Projector
 from tests.docs.pages import ROOT
 from tests.gateway.conftest import Ended, eventually
@@ -58,6 +60,9 @@ WORKERS = {
     "pledger worker run": ["worker", "run", *OPERATIONS],
     "pledger worker run --no-views": ["worker", "run", *OPERATIONS, "--no-views"],
 }
+
+LONG = {**WORKERS, "pledger serve": ["serve", "--port", "0"]}
+"""Programs that go on until they are stopped."""
 
 
 @pytest.fixture
@@ -182,12 +187,28 @@ def test_a_worker_runs_with_exactly_its_roles(
     assert (worker.returncode, "ermission" in said, "tries again" in said) == (0, False, False), said
 
 
-@pytest.mark.parametrize(("program", "role"), [case for case in LACKING if case[0] in WORKERS])
+def test_a_server_runs_with_exactly_its_roles(
+    given: Ledger, login_with: LoginWith, started: Callable[..., Any]
+) -> None:
+    token, _ = Tokens(given).add("x", Role.OPERATOR)
+    server = started("--dsn", login_with(*PROGRAMS["pledger serve"].roles), *LONG["pledger serve"])
+    url, headers = server.stdout.readline().strip(), {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+        new = {"operation": "double", "queue_name": "default", "payload": {"n": 7}}
+        id = client.post("/jobs", json=new).json()["id"]
+        answers = [client.get(path) for path in (f"/jobs/{id}/events", "/jobs", "/log", "/metrics", "/views")]
+    assert [one.status_code for one in answers] == [200] * len(answers)
+    server.send_signal(signal.SIGTERM)
+    _, said = server.communicate(timeout=60)
+    assert (server.returncode, "ermission" in said) == (0, False), said
+
+
+@pytest.mark.parametrize(("program", "role"), [case for case in LACKING if case[0] in LONG])
 def test_a_worker_that_lacks_a_role_ends_at_once(
     program: str, role: str, given: Ledger, login_with: LoginWith, pledger: Pledger
 ) -> None:
     """It looped for ever: `function take_work does not exist`."""
-    ended = pledger("--dsn", login_with(*without(program, role)), *WORKERS[program])
+    ended = pledger("--dsn", login_with(*without(program, role)), *LONG[program])
     assert ended.code == Code.UNREACHABLE
     assert ended.err.startswith(
         f"pledger: {program} needs the roles {names(PROGRAMS[program].roles)}, and login_"
@@ -240,7 +261,7 @@ def test_a_member_that_does_not_inherit_is_told_how(
 
 def test_every_program_is_run_here() -> None:
     elsewhere = {"Scheduler", "pledger relay run"}  # the relay: tests/kafka/test_relay_command.py
-    assert {*COMMANDS, *WORKERS, *elsewhere} == {*PROGRAMS}
+    assert {*COMMANDS, *LONG, *elsewhere} == {*PROGRAMS}
     assert {role for program in PROGRAMS.values() for role in program.roles} <= {*KINDS}
 
 

@@ -133,7 +133,9 @@ DECISIONS: dict[str, Decision] = {
     "again": lambda _, work: work.offer_again(),
     "cancel": lambda chance, work: work.cancel(chance.choice([None, "parent_cancelled"])),
     "redrive": lambda _, work: work.redrive("try once more"),
-    "discard": lambda _, work: work.discard("hopeless"), "reopen": _reopen, "recount": _recount,
+    "discard": lambda _, work: work.discard("hopeless"),
+    "delete": lambda _, work: isinstance(work, OpenJob) and work.delete(),
+    "reopen": _reopen, "recount": _recount,
 }  # fmt: skip
 OFTEN = (
     *("start",) * 6, *("report", "attempt", "retry", "expire", "fail", "dispatch", "second step") * 2,

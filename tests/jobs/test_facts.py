@@ -26,6 +26,7 @@ FACTS = {
         "child_added",
         "commented",
         "created",
+        "deleted",
         "described",
         "dispatched",
         "dispatching",
