@@ -357,6 +357,8 @@ def lock(args):
             "telemetry",
             "--extra",
             "builds",
+            "--extra",
+            "server",
             "--universal",
         ]
         command += ["--python-version", "3.11", "--generate-hashes", "--quiet", "-o", LOCK]

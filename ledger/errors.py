@@ -39,10 +39,12 @@ LedgerError
 │   ├── ClaimLost            the work was taken over, ended or undone before it finished
 │   │   └── WorkStopped      the job was cancelled or its lease lost: the operation must stop
 │   ├── DuplicateJob         a job with the same deduplication key is queued or running
+│   ├── TokenExists          a token of this name was added before
 │   ├── StageAlreadyRunningError another runner has a claim on this stage of a build
 │   └── LockLost             the lock of a scope was lost, and others may have changed what it read
 ├── JobUnsuccessful          a job whose result was requested did not succeed
 ├── StreamNotFound           nothing is recorded under this name
+├── TokenNotFound            no token has this name
 ├── UnreadableEvent          an event does not match its topic, or cannot be applied to its stream's state
 ├── CursorMismatch           the cursor is of another ledger, or of a history that was rolled back
 ├── ReactionFailed           a reactor stopped before an event, because its reaction failed
@@ -423,6 +425,14 @@ class DuplicateJob(Refused):
         self.key, self.job = key, job
 
 
+class TokenExists(Refused):
+    """A token of this name was added before; the name of a revoked one is not used again."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"a token named {shown(name)} was added before: choose a name that was never used")
+        self.name = name
+
+
 class StageAlreadyRunningError(Refused):
     """Another runner has a claim on this stage of a build (spec S4-42). token: of that claim."""
 
@@ -462,6 +472,14 @@ class StreamNotFound(LedgerError):
     def __init__(self, stream: str) -> None:
         super().__init__(f"no event is recorded under {shown(stream)}")
         self.stream = stream
+
+
+class TokenNotFound(LedgerError):
+    """No token has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no token is named {shown(name)}; `pledger token list` lists them")
+        self.name = name
 
 
 class UnreadableEvent(LedgerError):

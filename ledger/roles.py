@@ -37,6 +37,7 @@ PROGRAMS: Final[dict[str, Program]] = {
     "pledger relay run": Program(("writer", "reader"), "publishes the log to Kafka; one relay is elected"),
     "pledger machines timeouts": Program(("writer", "reader"), "moves objects whose timeout is due"),
     "pledger machines adopt": Program(("writer", "reader"), "records the moves of a transitions table"),
+    "pledger serve": Program(("writer", "reader"), "answers HTTP clients"),
     "pledger import": Program(("writer", "reader"), "records the events of a file"),
     "pledger views follow": Program(("projector",), "writes the views"),
     "pledger views retry": Program(("projector",), "retries parked streams"),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .errors import NotThere
-from .machines.lookup import know_machine
 from .moments import At, Position, as_of_json, moment_of, of_stream, told
 from .output import Column, is_terminal, iso, json_line, table, titled
 from .session import AsJson, Session, session_of
@@ -53,6 +52,7 @@ def diff(
     """
     from projections.audit import Moment
     from projections.audit import diff as compared
+    from projections.audit.snapshot import know_machine
 
     session = session_of(context, as_json)
     session.know_domains()
@@ -112,6 +112,7 @@ def blame(
     version, position, topic, actor, recorded_at).
     """
     from projections.audit import blame as blamed
+    from projections.audit.snapshot import know_machine
 
     session = session_of(context, as_json)
     session.know_domains()

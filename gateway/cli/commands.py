@@ -94,6 +94,13 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
         ),
         "reaper": Group("The reaper: ends claims of vanished workers.", {"run": "jobs.worker:run_reaper"}),
     },
+    "Server": {
+        "serve": "serve:serve",
+        "token": Group(
+            "Tokens of clients of the server: add, list, revoke.",
+            {"add": "tokens:add", "list": "tokens:list_", "revoke": "tokens:revoke"},
+        ),
+    },
     "Builds": {
         "builds": Group(
             "Builds: run stages, see why they ran and what runs did.",

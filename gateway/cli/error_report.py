@@ -63,13 +63,13 @@ def code_of(error: Exception) -> Code:
     match error:
         case e.StreamConflict() | e.GuardFailed() | e.CommandReused() | e.LockTimeout() | e.BeingBuilt():
             return Code.CONFLICT
-        case e.DuplicateJob() | e.GroupRuns() | e.StageAlreadyRunningError():
+        case e.DuplicateJob() | e.GroupRuns() | e.TokenExists() | e.StageAlreadyRunningError():
             return Code.CONFLICT
         case e.JobUnsuccessful():
             return Code.UNSUCCESSFUL
         case e.BadInput():
             return Code.MISUSE
-        case e.StreamNotFound():
+        case e.StreamNotFound() | e.TokenNotFound():
             return Code.NOT_FOUND
         case e.ServerUnavailable() | e.KafkaUnavailable() | e.SchemaMismatch():
             return Code.UNREACHABLE

@@ -83,11 +83,12 @@ class Session:
             fields([(name, value) for name, value in pairs if value is not None], color=self.color)
 
     @contextmanager
-    def ledger(self, program: str = "") -> Iterator[Ledger]:
+    def ledger(self, program: str = "", **limits: Any) -> Iterator[Ledger]:
         """The ledger for one command; the error for an unknown stream suggests similar names.
 
-        program: a name in `ledger.roles.PROGRAMS`; refused at once where its roles are missing. What is
-        left out because it cannot be read is reported on stderr.
+        program: a name in `ledger.roles.PROGRAMS`; refused at once where its roles are missing. limits:
+        max_size and timeout of `ledger.connect`. What is left out because it cannot be read is reported on
+        stderr.
         """
         from ledger.errors import StreamNotFound
         from ledger.log.admin import attach
@@ -95,7 +96,10 @@ class Session:
 
         from .stderr import log_to_stderr
 
-        with attach(self.dsn, self.schema, self.actor) as log, log_to_stderr(self, "ledger", "gateway"):
+        with (
+            attach(self.dsn, self.schema, self.actor, **limits) as log,
+            log_to_stderr(self, "ledger", "gateway"),
+        ):
             if program:
                 require_roles(log, program)
             try:

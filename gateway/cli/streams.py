@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .errors import NotThere
-from .machines.lookup import know_machine
 from .moments import At, Position, as_of_json, moment_of, of_stream, told
 from .output import (
     Column,
@@ -32,9 +31,10 @@ from .output import (
 from .session import AsJson, Session, session_of
 
 if TYPE_CHECKING:
-    from ledger import Ledger, Recorded, Stream
+    from ledger import Ledger, Recorded
     from ledger.log.read import StreamInfo
-    from projections.audit import AsOf, Moment
+    from projections.audit import Moment
+    from projections.audit.snapshot import Snapshot
 
 PAGE = 1000
 Limit = Annotated[
@@ -161,57 +161,22 @@ def show(
     session.know_domains()
     moment = moment_of(at, position, version)
     with session.ledger() as log:
-        snapshot = _snapshot_now(log, stream) if moment == moment_of() else _snapshot(log, stream, moment)
+        snapshot = _snapshot(log, stream, moment)
     if snapshot.found is not None and version is None:
         session.say(told(snapshot.found))
     _print_state(session, snapshot)
 
 
-class Snapshot(NamedTuple):
-    """A stream at a moment: its last event then, and the folded stream, None if no imported domain has it."""
-
-    last: Recorded
-    opened: Stream[Any, Any] | None
-    status: str | None
-    found: AsOf | None = None
-
-
-def _snapshot_now(log: Ledger, name: str) -> Snapshot:
-    from projections.audit.fold import stream_of
-
-    (last,) = log.read(name, limit=1, backwards=True)
-    know_machine(log, name)
-    stream = stream_of(name)
-    if stream is None:
-        head = log.head(name)
-        return Snapshot(
-            last, None, head.status if head is not None and head.version == last.version else None
-        )
-    opened = log.load(type(stream), *stream.key)
-    if opened.version != last.version:  # another writer has appended since
-        (last,) = log.read(name, after=opened.version - 1, upto=opened.version)
-    return Snapshot(last, opened, _status(opened))
-
-
 def _snapshot(log: Ledger, name: str, moment: Moment) -> Snapshot:
-    from projections.audit import Moment, Question, states
-    from projections.audit.fold import stream_of
+    from projections.audit.snapshot import snapshot_at, snapshot_now
 
+    if moment == moment_of():
+        return snapshot_now(log, name)
     found = of_stream(log, name, moment)
-    if not found.version:
+    snapshot = snapshot_at(log, name, found)
+    if snapshot is None:
         raise NotThere(f"{name} has no event {told(found)}", stream=name, position=found.position)
-    (last,) = log.read(name, after=found.version - 1, upto=found.version)
-    know_machine(log, name)
-    stream = stream_of(name)
-    if stream is None:
-        _, rows = states(log, Question(Moment(position=last.position), stream=name))
-        return Snapshot(last, None, rows[0].status if rows else None, found)
-    opened = log.load(type(stream), *stream.key, version=found.version)
-    return Snapshot(last, opened, _status(opened), found)
-
-
-def _status(opened: Stream[Any, Any]) -> str | None:
-    return None if opened.state.status is None else str(opened.state.status)
+    return snapshot
 
 
 def _print_state(session: Session, snapshot: Snapshot) -> None:

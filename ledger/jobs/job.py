@@ -182,6 +182,10 @@ class JobRecounted(WorkFact, topic="job.recounted"):
 class JobDiscarded(facts.Discarded, topic="job.discarded"): ...
 
 
+class JobDeleted(WorkFact, topic="job.deleted"):
+    """Lists show it no more; its history stays."""
+
+
 class JobCommented(WorkFact, topic="job.commented"):
     """A comment (spec S1-03)."""
 
@@ -219,7 +223,8 @@ class Job(Work):
 
     rounds: how often batches were handed out. dispatched: its operation is over, its set is not. split: its
     operation is over, and its set determines its progress, also at the end. reopened: how often. batches: how
-    many it expects; children: ids of its child jobs. failure_ratio: as in JobDispatched.
+    many it expects; children: ids of its child jobs. failure_ratio: as in JobDispatched. deleted: lists show
+    it no more.
     """
 
     id: str = ""
@@ -238,6 +243,7 @@ class Job(Work):
     children: tuple[str, ...] = ()
     failure_ratio: float = 1.0
     comments: int = 0
+    deleted: bool = False
     payload: Mapping[str, Any] = field(default=FrozenDict(), metadata=TREE)
     meta: Mapping[str, Any] = field(default=FrozenDict(), metadata=TREE)
 
@@ -261,13 +267,17 @@ def evolve(job: Job, event: WorkFact, at: datetime) -> Job:
             return _moved(_progress(job, event), event, at)
         case JobCommented():
             return changed(job, comments=job.comments + 1)
+        case JobDeleted():
+            return changed(job, deleted=True)
         case JobDescribed():
-            given = {
-                k: v for k in ("description", "findings", "tags") if (v := getattr(event, k)) is not None
-            }
-            return changed(job, **given)
+            return _described(job, event)
         case _:
             return _moved(job, event, at)
+
+
+def _described(job: Job, event: JobDescribed) -> Job:
+    names = ("description", "findings", "tags")
+    return changed(job, **{name: v for name in names if (v := getattr(event, name)) is not None})
 
 
 def _created(job: Job, event: JobCreated, at: datetime) -> Job:
@@ -394,6 +404,21 @@ class OpenJob(OpenWork[Job, WorkFact]):
         if self.over:
             raise BadInput(f"{self.name} is {self.state.status}: it takes no more child jobs")
         self.record(JobChildAdded(child=child))
+
+    def delete(self) -> bool:
+        """Take it out of the lists; False if it is out already. One that waits is cancelled, a dead letter is
+        discarded (spec 2.7).
+
+        Raises MoveNotAllowed while it runs.
+        """
+        if self.state.deleted:
+            return False
+        if self.state.status == Status.RUNNING:
+            raise MoveNotAllowed(self.state.status, "deleted", TERMINAL | {Status.QUEUED})
+        self.cancel("deleted")
+        self.discard("deleted")
+        self.record(JobDeleted())
+        return True
 
     def comment(self, text: str, author: str | None = None) -> None:
         """Comment on it (spec S1-03). Raises BadInput for an empty text."""

@@ -337,6 +337,13 @@ class Jobs:
         """Discard a failed job: it is no longer a dead letter, and stays failed."""
         return self._change(id, lambda job: job.discard(reason))
 
+    def delete(self, id: str | UUID) -> Job:
+        """Take a job out of the lists; its history stays. One that waits is cancelled with its members.
+
+        Raises MoveNotAllowed while it runs: cancel it first (spec 2.7).
+        """
+        return self._change(id, lambda job: job.delete())
+
     def comment(self, id: str | UUID, text: str, author: str | None = None) -> Job:
         """Comment on a job (spec S1-03)."""
         return self._note(id, lambda job: job.comment(text, author))

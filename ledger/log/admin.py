@@ -45,9 +45,12 @@ def initialise(dsn: str | None = None, schema: str = "ledger") -> Initialised:
     return Initialised(identity, address.printable, address.source, schema, before)
 
 
-def attach(dsn: str | None, schema: str, actor: str | None = None) -> Ledger:
+def attach(
+    dsn: str | None, schema: str, actor: str | None = None, *, max_size: int = 4, timeout: float = 30.0
+) -> Ledger:
     """A ledger for one command: made nowhere, and refused at once, with the reason, where it cannot be used.
 
+    max_size, timeout: as of `connect`.
     A pool would try a server that is not there for all its timeout; a single connection says why not.
     Raises SchemaMismatch where the database holds no ledger, ServerUnavailable, DamagedLedger.
     """
@@ -58,7 +61,7 @@ def attach(dsn: str | None, schema: str, actor: str | None = None) -> Ledger:
             raise SchemaMismatch(
                 f"{address.printable} has no ledger in schema {schema!r}: run `pledger init`"
             )
-    return connect(dsn, schema=schema, actor=actor, create=False, max_size=4)
+    return connect(dsn, schema=schema, actor=actor, create=False, max_size=max_size, timeout=timeout)
 
 
 def existing(dsn: str | None) -> Address:

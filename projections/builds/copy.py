@@ -161,8 +161,8 @@ class BuildCopy:
             seen = log.wakeup.seen()
             folded = retry_outages(log, feeder.step)
             came += folded or 0
-            if folded is None if position is None else folded != 0 and feeder.read_to >= position:
-                return came  # 0: another feeder may have written in between
+            if folded is None if position is None else feeder.read_to >= position:
+                return came
             if folded is not None:
                 continue
             if time.monotonic() > deadline:

@@ -88,11 +88,12 @@ class Feeder:
         events = self.log.tail.read(self._checkpoint, PAGE)
         if not events:
             return None
-        self.read_to = self._checkpoint.position
+        cursor = self._checkpoint.cursor
+        assert cursor is not None  # it was read from
         ours = [event for event in events if event.stream.startswith(self._prefixes)]
-        if ours or self.read_to - self._noted >= NOTED:
-            assert self._checkpoint.cursor is not None  # it was read from
-            self._write(lambda writer: Fold(writer, self.project)(ours), self._checkpoint.cursor)
+        if ours or cursor.position - self._noted >= NOTED:
+            self._write(lambda writer: Fold(writer, self.project)(ours), cursor)
+        self.read_to = cursor.position
         return len(ours)
 
     def _resume(self) -> int | None:

@@ -9,8 +9,8 @@ Jobs for lists, pages and dashboards: the view `jobs`, queries of it, and the ti
 """
 
 from .queries import Counted, Dead, JobQueries, Listed
-from .timeline import Entry, timeline
+from .timeline import Entry, comments, newest, timeline
 
 __all__ = [
-    "Counted", "Dead", "Entry", "JobQueries", "Listed", "timeline",
+    "Counted", "Dead", "Entry", "JobQueries", "Listed", "comments", "newest", "timeline",
 ]  # fmt: skip

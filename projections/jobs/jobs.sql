@@ -19,6 +19,7 @@ CREATE TABLE {jobs} (
     dispatched       boolean     NOT NULL,
     split            boolean     NOT NULL,
     discarded        boolean     NOT NULL,
+    deleted          boolean     NOT NULL,
     status           text        COLLATE "C" NOT NULL,
     stream           text        COLLATE "C" PRIMARY KEY,
     id               text        COLLATE "C" NOT NULL,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -32,11 +32,25 @@ def job_metrics(ledger: Ledger) -> Iterator[Metric]:
 
 def dead_letters(ledger: Ledger) -> int:
     """How many jobs and batches failed and were neither discarded nor redriven, from the view `jobs`."""
-    return sum(int(row[-1]) for row in ledger.query(SQL.dead_counts))
+    return sum(group.many for group in dead_groups(ledger))
+
+
+class DeadGroup(NamedTuple):
+    """Dead letters of one operation in one queue. kind: job or batch."""
+
+    queue: str
+    operation: str
+    kind: str
+    many: int
+
+
+def dead_groups(ledger: Ledger) -> list[DeadGroup]:
+    """How many dead letters there are, by queue, operation and kind, from the view `jobs`."""
+    return [DeadGroup(*row) for row in ledger.query(SQL.dead_counts)]
 
 
 def _gauge(
-    ledger: Ledger, name: str, about: str, labels: Sequence[str], rows: list[tuple[Any, ...]]
+    ledger: Ledger, name: str, about: str, labels: Sequence[str], rows: Sequence[tuple[Any, ...]]
 ) -> Metric:
     """A gauge of rows that end with its value; before that the labels."""
     gauge = GaugeMetricFamily(f"pledger_{name}", about, labels=("schema", *labels))
@@ -50,7 +64,7 @@ def _jobs(ledger: Ledger) -> Iterator[Metric]:
     about = "Jobs that are queued, running, or dispatched: the operation is over, the set goes on."
     yield _gauge(ledger, "jobs", about, (*line, "status"), ledger.query(SQL.jobs_active))
     about = "Jobs and batches that failed and were neither discarded nor redriven."
-    yield _gauge(ledger, "dead_letters", about, (*line, "kind"), ledger.query(SQL.dead_counts))
+    yield _gauge(ledger, "dead_letters", about, (*line, "kind"), dead_groups(ledger))
 
 
 def _waiting(ledger: Ledger) -> Iterator[Metric]:

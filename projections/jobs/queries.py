@@ -113,21 +113,25 @@ class JobQueries:
         parent: str | UUID | None = None,
         tag: str | None = None,
         include_children: bool = False,
+        newer: int | None = None,
+        since: datetime | None = None,
         after: int | None = None,
         limit: int = 50,
     ) -> builtins.list[Listed]:
         """Jobs, newest first; only those of the top level, unless children are requested (spec 2.7).
 
-        status: in either case. parent: only the children of this job. after: the position of the last row of
-        the page before. limit: 1 to 500. Raises BadInput, also for an unknown status.
+        status: in either case. parent: only the children of this job. newer: only those at greater positions;
+        since: only those submitted after this time. after: the position of the last row of the page before.
+        limit: 1 to 500. Deleted jobs are left out. Raises BadInput, also for an unknown status.
         """
         given = {
             "status": None if status is None else checked_status(status, Status),
             "operation": operation, "queue": queue, "tag": tag,
-            "parent": None if parent is None else checked_id(parent),
+            "parent": None if parent is None else checked_id(parent), "newer": newer, "since": since,
         }  # fmt: skip
-        top = ["jobs_top_where"] if parent is None and not include_children else []
-        rows = self._page("jobs", given, after, limit, top)
+        kept = ["jobs_kept_where"]
+        kept += ["jobs_top_where"] if parent is None and not include_children else []
+        rows = self._page("jobs", given, after, limit, kept)
         return self._with_progress([_listed(row) for row in rows])
 
     def children(
@@ -169,12 +173,12 @@ class JobQueries:
             "operation": operation, "queue": queue, "error_code": error_code,
             "job": None if job is None else checked_id(job),
         }  # fmt: skip
-        rows = self._page("dead", given, after, limit, [])
+        rows = self._page("dead", given, after, limit, ["dead_any_where"])
         return [Dead(*row)._replace(at=row[8].astimezone(UTC)) for row in rows]
 
     def counts(self) -> builtins.list[Counted]:
         """How many jobs there are, by queue, operation and status."""
-        self._check_made()
+        self.check_made()
         rows = self.ledger.query(SQL.jobs_counts)
         return [Counted(*row)._replace(oldest_due=_utc(row[-1])) for row in rows]
 
@@ -184,20 +188,21 @@ class JobQueries:
         _checked_limit(limit)
         if type(after) not in (int, NoneType):
             raise BadInput(f"after {shown(after)} must be the position of the last row of the previous page")
-        self._check_made()
+        self.check_made()
         wanted = {name: value for name, value in given.items() if value is not None}
         known = {"error_code": "dead_error_code_where", "job": "dead_job_where"}
         conditions = [*more, *(known.get(name, f"jobs_{name}_where") for name in wanted)]
         if after is not None:
             conditions.append("jobs_before_where")
         views = sql.Identifier(f"{self.ledger.schema}_views")
-        parts = [SQL[name].named() for name in conditions or ["jobs_any_where"]]
+        parts = [SQL[name].named() for name in conditions]
         text = SQL[f"{what}_page"].named(views=views, conditions=sql.SQL(" AND ").join(parts))
         with self.ledger.reader() as connection:
             cursor = Cursor(connection, row_factory=tuple_row)
             return cursor.execute(text, {**wanted, "after": after, "limit": limit}).fetchall()
 
-    def _check_made(self) -> None:
+    def check_made(self) -> None:
+        """Raise SchemaMismatch if the view does not exist yet."""
         if filling_of(self.ledger, "jobs") is None:
             raise SchemaMismatch("the view jobs does not exist yet: run `pledger views follow jobs`")
 

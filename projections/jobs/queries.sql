@@ -9,9 +9,17 @@ SELECT j.position, j.id, j.status, j.operation, j.queue, j.parent, j.created_at,
        j.error_message, j.description, j.findings, j.tags, j.dedup_key
   FROM {views}.jobs j WHERE {conditions} ORDER BY j.position DESC LIMIT %(limit)s
 
--- name: jobs_any_where
--- No condition.
-true
+-- name: jobs_kept_where
+-- Not deleted.
+NOT j.deleted
+
+-- name: jobs_newer_where
+-- Newer than a position.
+j.position > %(newer)s
+
+-- name: jobs_since_where
+-- Submitted after a time.
+j.created_at > %(since)s
 
 -- name: jobs_before_where
 -- Older than the last of the page before.
@@ -49,6 +57,10 @@ SELECT queue, operation, status, jobs, top_level, dispatched, oldest_due FROM {v
 -- A page of dead letters, newest first.
 SELECT j.position, j.stream, j.job, j.nr, j.queue, j.operation, j.error_code, j.message, j.at, j.version
   FROM {views}.dead_letters j WHERE {conditions} ORDER BY j.position DESC LIMIT %(limit)s
+
+-- name: dead_any_where
+-- No condition.
+true
 
 -- name: dead_error_code_where
 -- With an error code.

@@ -13,7 +13,7 @@ import psycopg
 from ledger import BadInput, Event, Ledger, Recorded, UnreadableEvent
 from ledger.domain import canonical_json
 from ledger.domain.names import stream_name
-from ledger.domain.topics import Unknown
+from ledger.domain.topics import Unknown, with_former
 from ledger.errors import shown
 from ledger.jobs import OpenBatch, OpenJob
 from ledger.jobs.facts import Reported, RetryLater
@@ -59,8 +59,7 @@ def timeline(ledger: Ledger, id: str | UUID, after: int | Checkpoint = 0, limit:
     Checkpoint moves behind what is returned; after a restore it raises CursorMismatch. limit: 1 to 10,000.
     Raises BadInput, StreamNotFound.
     """
-    if type(limit) is not int or not 1 <= limit <= MAX_ROWS:
-        raise BadInput(f"limit {shown(limit)} must be from 1 to {MAX_ROWS}")
+    _check_limit(limit)
     job = checked_id(id)
     checkpoint = after if isinstance(after, Checkpoint) else Checkpoint(ledger.identity.ledger, after)
     with ledger.reader() as connection:
@@ -75,14 +74,87 @@ def timeline(ledger: Ledger, id: str | UUID, after: int | Checkpoint = 0, limit:
     return [entry(read.recorded(row)) for row in rows]
 
 
+def newest(
+    ledger: Ledger,
+    id: str | UUID,
+    *,
+    after: int = 0,
+    since: datetime | None = None,
+    before: int | None = None,
+    limit: int = 200,
+) -> list[Entry]:
+    """The newest events of a job and of its batches, newest first (spec 2.7).
+
+    Only what is safe to read: whoever asks again `after` the first position misses nothing. since: only those
+    recorded after this time; before: only older ones than this position, for the next page. limit: 1 to
+    10,000. Raises BadInput, StreamNotFound.
+    """
+    _check_limit(limit)
+    job = checked_id(id)
+    place: dict[str, Any] = {"after": after, "since": since, "before": before, "limit": limit}
+    rows = ledger.query(SQL.newest, **{**place, **_names(job)})
+    if not rows:
+        ledger.read(OpenJob.name_of(job), limit=1)  # does it exist?
+    return [entry(read.recorded(row)) for row in rows]
+
+
+class Comment(NamedTuple):
+    """A comment on a job (spec S1-03). position: its place, for the next page."""
+
+    position: int
+    at: datetime
+    author: str | None
+    text: str
+
+
+def comments(
+    ledger: Ledger, id: str | UUID, *, after: int = 0, since: datetime | None = None, limit: int = 200
+) -> list[Comment]:
+    """The comments on a job after a position, oldest first; since: only those recorded after this time.
+
+    Only what is safe to read, as in `newest`. limit: 1 to 10,000. Raises BadInput, StreamNotFound.
+    """
+    _check_limit(limit)
+    job = OpenJob.name_of(checked_id(id))
+    place = {"after": after, "since": since, "limit": limit}
+    topics = sorted(with_former([JobCommented.topic]))
+    with ledger.reader() as connection:
+        ((bound,),) = run(connection, ledger.schema, read.SQL.bound, known=-1)
+        rows = run(connection, ledger.schema, SQL.comments, job=job, **place, topics=topics, upto=bound)
+    if not rows:
+        ledger.read(job, limit=1)  # does it exist?
+    return [one for row in rows if (one := comment_of(read.recorded(row))) is not None]
+
+
+def comment_of(recorded: Recorded) -> Comment | None:
+    """An event of a job as a comment; None if it is no readable one."""
+    try:
+        event = recorded.event
+    except UnreadableEvent:
+        return None
+    if not isinstance(event, JobCommented):
+        return None
+    return Comment(recorded.position, recorded.recorded_at, event.author, event.text)
+
+
+def _check_limit(limit: int) -> None:
+    if type(limit) is not int or not 1 <= limit <= MAX_ROWS:
+        raise BadInput(f"limit {shown(limit)} must be from 1 to {MAX_ROWS}")
+
+
+def _names(job: str) -> dict[str, str]:
+    """The job's stream, and the names between which those of its batches are."""
+    start = stream_name(OpenBatch.CATEGORY, job)
+    return {"job": OpenJob.name_of(job), "start": f"{start}/", "end": f"{start}0"}
+
+
 def _rows(
     connection: Connection, schema: str, job: str, after: int, bound: int, limit: int
 ) -> list[tuple[Any, ...]]:
     """The rows of a page. A job of very many batches fills a part of the log: its events are first searched
     there, and in the whole log only if too few are found.
     """
-    start = stream_name(OpenBatch.CATEGORY, job)
-    names = {"job": OpenJob.name_of(job), "start": f"{start}/", "end": f"{start}0"}
+    names = _names(job)
     page = {**names, "upto": bound, "limit": limit}
     ((many,),) = run(connection, schema, SQL.many_batches, many=MANY_BATCHES, **names)
     if many:

@@ -21,3 +21,17 @@ SELECT e.position, e.stream, e.version, e.topic, e.schema, e.data::text, e.raw, 
   FROM (SELECT * FROM {schema}.events WHERE position > %(after)s AND position <= %(upto)s ORDER BY position OFFSET 0) e
  WHERE e.stream = %(job)s OR (e.stream COLLATE "C" > %(start)s AND e.stream COLLATE "C" < %(end)s)
  ORDER BY e.position LIMIT %(limit)s;
+
+-- name: newest
+-- The newest events of a job and of its batches, newest first, as far as they are safe to read.
+SELECT n.position, n.stream, n.version, n.topic, n.schema, n.data, n.raw, n.meta, n.recorded_at
+  FROM {schema}.newest_events(%(job)s, %(start)s, %(end)s, %(after)s::bigint, %(since)s::timestamptz, %(before)s::bigint,
+                              %(limit)s::integer) n;
+
+-- name: comments
+-- The comments on a job, oldest first: reads the events of its stream.
+SELECT e.position, e.stream, e.version, e.topic, e.schema, e.data::text, e.raw, e.meta::text, e.recorded_at
+  FROM (SELECT * FROM {schema}.events j
+         WHERE j.stream = %(job)s AND j.topic = ANY (%(topics)s::text[]) AND j.position > %(after)s
+           AND j.position <= %(upto)s AND (%(since)s::timestamptz IS NULL OR j.recorded_at > %(since)s) OFFSET 0) e
+ ORDER BY e.position LIMIT %(limit)s;

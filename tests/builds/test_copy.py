@@ -28,6 +28,7 @@ from ledger.builds.stage import FileEntry, StageCompleted
 from projections.builds import feeder, keys
 from projections.builds.check import CopyCheck
 from projections.builds.copy import BuildCopy
+from projections.builds.environment import Environment
 from projections.builds.feeder import CURSOR, IDENTITY
 from projections.builds.fold import FORMAT
 from projections.builds.places import STORE
@@ -266,6 +267,64 @@ def test_a_feeder_that_is_killed_leaves_a_copy_that_goes_on(
     copy.catch_up()
     assert copy.generation("out4") == Generation(30, f"{149:064}")
     assert verified(copy) == []
+
+
+def test_a_feeder_that_is_killed_between_any_two_writes_leaves_nothing(
+    log: Ledger, copy: BuildCopy, dsn: str, folder: Path
+) -> None:
+    copy.catch_up()
+    history(log)
+    with copy._environment().reading() as reader:
+        before = dict(reader.cursor())
+    for writes in range(100):
+        child = multiprocessing.get_context("fork").Process(target=_feed_and_die, args=(dsn, folder, writes))
+        child.start()
+        child.join()
+        if child.exitcode == 0:  # it had no more to write
+            break
+        assert child.exitcode == -signal.SIGKILL
+        with copy._environment().reading() as reader:
+            assert dict(reader.cursor()) == before
+    assert writes > 15
+    assert copy.catch_up() == 0
+    assert verified(copy) == []
+
+
+def _feed_and_die(dsn: str, folder: Path, writes: int) -> None:
+    """Feed the copy, and be killed before the write after so many."""
+
+    class Dying:
+        def __init__(self, writer: Any) -> None:
+            self.writer, self.left = writer, writes
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("put", "delete"):
+                if self.left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                self.left -= 1
+            return getattr(self.writer, name)
+
+    write = Environment.write
+    Environment.write = lambda self, work: write(self, lambda writer: work(Dying(writer)))  # type: ignore[assignment,arg-type,method-assign,misc]
+    with ledger.connect(dsn) as log, BuildCopy(log, folder, PROJECT) as copy:
+        copy.catch_up()
+
+
+def test_w4_15_readers_of_a_missing_copy_do_not_race(folder: Path) -> None:
+    """Each finds it, or makes an empty one, which is not one of the project yet."""
+    children = [multiprocessing.get_context("fork").Process(target=_look, args=(folder,)) for _ in range(6)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0] * 6
+
+
+def _look(folder: Path) -> None:
+    with BuildCopy(None, folder, PROJECT, readonly=True) as copy:
+        assert (copy.raw(b"a"), copy.position) == (None, 0)
+        with pytest.raises(StateDBError, match="is not one of project"), copy.reading():
+            pass
 
 
 def test_a_full_disk_stops_a_feeder_which_then_goes_on_where_it_was(

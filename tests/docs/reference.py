@@ -2,7 +2,8 @@
 
 events.md from the event classes, tables.md from the SQL files and the catalog (tables.py), python.md from the
 packages' `__all__`, errors.md from ledger/errors.py, cli.md from the commands (gateway/cli/reference.py),
-kafka.md from the envelope (consumers/kafka/asyncapi.py).
+kafka.md from the envelope (consumers/kafka/asyncapi.py), http.md and openapi.json from the routes of the
+server (gateway/http/reference.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import dataclasses
 import enum
 import importlib
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +24,9 @@ from consumers.kafka.asyncapi import HEADERS, OPTIONAL, asyncapi
 from gateway.cli.error_report import code_of
 from gateway.cli.reference import reference as cli
 from gateway.cli.session import DOMAINS
+from gateway.http.app import make_app
+from gateway.http.problems import status_of
+from gateway.http.reference import declared
 from ledger import errors
 from ledger.domain.event import Event
 from ledger.domain.known import KNOWN
@@ -178,10 +183,11 @@ def errors_page() -> str:
             first_line(kind),
             ", ".join(f"`{part}`" for part in _parts(kind)),
             int(code_of(kind.__new__(kind))),
+            status_of(kind.__new__(kind)),
         )
         for name, kind in error_classes().items()
     )
-    titles = ("error", "what it says", "what it carries", "exit code of `pledger`")
+    titles = ("error", "what it says", "what it carries", "exit code of `pledger`", "HTTP status")
     return "\n".join([
         "# Errors\n", MADE,
         "What to do about each is in [troubleshoot](../how-to/troubleshoot.md).\n",
@@ -234,6 +240,26 @@ def kafka_page() -> str:
     )  # fmt: skip
 
 
+def http_page() -> str:
+    """Every request that the server answers, with the role that it needs."""
+    rows = (row(f"`{one.method}`", f"`{one.path}`", one.role or "", one.about) for one in declared())
+    return "\n".join(
+        [
+            "# Requests over HTTP\n", MADE,
+            "What `pledger serve` answers; [serve over HTTP](../how-to/serve-over-http.md) explains it. The\n"
+            "role is that of the token; where there is none, no token is needed.\n"
+            "[openapi.json](openapi.json) is the same as an OpenAPI document, with all parameters; a\n"
+            "running server shows it at `/docs`.\n",
+            table("", "path", "role", "what it does", rows=rows),
+        ]
+    )  # fmt: skip
+
+
+def openapi() -> str:
+    """The OpenAPI document of the server."""
+    return json.dumps(make_app().openapi(), indent=1, ensure_ascii=False) + "\n"
+
+
 def _allowed(schema: Mapping[str, Any]) -> str:
     return " or ".join(f"`{value}`" for value in schema.get("enum", ()))
 
@@ -247,8 +273,9 @@ def all_pages(connection: Connection) -> dict[Path, str]:
         "errors": errors_page(),
         "cli": cli(),
         "kafka": kafka_page(),
+        "http": http_page(),
     }
-    return {FOLDER / f"{name}.md": text for name, text in made.items()}
+    return {FOLDER / f"{name}.md": text for name, text in made.items()} | {FOLDER / "openapi.json": openapi()}
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ Connection = psycopg.Connection[Any]
 def tables(connection: Connection) -> str:
     """Tables, sequence, triggers and functions of the ledger in schema `ledger`, with what the SQL says."""
     said = _comments(
-        (SQL / "migrations" / "0001_tables.sql").read_text(encoding="utf-8"),
+        "\n".join(file.read_text(encoding="utf-8") for file in sorted((SQL / "migrations").glob("*.sql"))),
         r"CREATE (?:UNLOGGED )?(?:TABLE|SEQUENCE) (\w+)",
     )
     parts = [

@@ -51,7 +51,11 @@ def test_generated_pages_are_fresh(made: dict[str, str]) -> None:
 
 def test_every_page_of_the_reference_is_generated_or_known(made: dict[str, str]) -> None:
     assert {page.name for page in FOLDER.iterdir()} == {*made, "configuration.md"}
-    assert all(COMMAND in text or "gateway.cli.reference" in text for text in made.values())
+    assert all(
+        COMMAND in text or "gateway.cli.reference" in text
+        for name, text in made.items()
+        if name.endswith(".md")
+    )
 
 
 def test_every_public_name_is_in_the_reference() -> None:

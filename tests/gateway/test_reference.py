@@ -54,6 +54,7 @@ def test_these_are_the_commands() -> None:
     names += [f"jobs {name}" for name in ("cancel", "retry", "comment", "describe")]
     names += ["worker run", "worker list", "reaper run", *(f"queues {name}" for name in QUEUES)]
     names += ["operations limit", "operations list"]
+    names += ["serve", *(f"token {name}" for name in ("add", "list", "revoke"))]
     names += [f"dead {name}" for name in ("list", "show", "redrive", "discard")]
     names += [f"schedules {n}" for n in ("set", "list", "show", "pause", "resume", "remove", "next")]
     names += [f"{pipeline} {name}" for pipeline in ("lsm", "psoct") for name in OF_A_PIPELINE]

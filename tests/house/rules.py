@@ -22,6 +22,7 @@ NEVER = {"tests", "docs", "dev"}
 # A library has its homes; every other room reaches it through them.
 HOMES = {
     "eventsourcing": ("ledger/store", "projections"),
+    "fastapi": ("gateway/http",),
     "kafka": ("consumers",),
     "lmdb": ("projections/builds",),
     "prefect": ("consumers/prefect_flows",),
@@ -30,8 +31,10 @@ HOMES = {
     "psycopg": ("ledger", "projections", "consumers"),
     "psycopg_pool": ("ledger/log", "projections", "consumers"),
     "rich": ("gateway",),
+    "starlette": ("gateway/http",),
     "tomli_w": ("consumers/builds",),
     "typer": ("gateway",),
+    "uvicorn": ("gateway/http",),
     "yaml": ("consumers/builds",),
 }
 

@@ -25,11 +25,11 @@ PHASES: Final[Sequence[Sequence[Lane]]] = (
     ),
     (
         {
-            "leader killed": 26, "coordinator killed": 26, "leader frozen": 26, "coordinator frozen": 26,
-            "broker ended": 10, "two brokers killed": 5, "two brokers away for 60 s": 1,
-            "server killed": 20, "broker's disk full": 4, "server's disk full": 3,
+            "leader killed": 13, "coordinator killed": 13, "leader frozen": 13, "coordinator frozen": 13,
+            "broker ended": 5, "two brokers killed": 2, "two brokers away for 60 s": 1,
+            "server killed": 10, "broker's disk full": 2, "server's disk full": 2,
         },
-        {"relay killed": 80, "consumer killed": 80},
+        {"relay killed": 40, "consumer killed": 40},
     ),
 )  # fmt: skip
 """Lanes of one phase run at the same time: what stands below the members is hurt once they had their turn."""
@@ -92,6 +92,7 @@ class Faults:
                     return
                 self._named[name](chance)
                 self.done[name] += 1
+                print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)  # pytest shows it with -s
                 self.campaign.demand_running()
         except BaseException as error:
             error.add_note(f"after {dict(self.done)}")

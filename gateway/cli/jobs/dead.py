@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from ...dead_letters import MOST, USUAL, Act, acted, foresee, nothing, pages
 from ..errors import Code, Misuse, NotThere
 from ..output import (
     Column,
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
     from ledger import Ledger
     from ledger.jobs.work import OpenWork
     from projections.jobs import Dead, JobQueries
-
-MOST: Final = 10_000
-"""Maximum number of dead letters in one command (W1-19)."""
-USUAL: Final = 1_000
-PAGE: Final = 500
 
 Ids = Annotated[
     list[str] | None,
@@ -63,20 +59,12 @@ def letters(log: Ledger, queries: JobQueries, filters: Filters, after: int | Non
     wanted = [target(log, id) for id in filters.ids]
     given = {"operation": filters.operation, "queue": filters.queue, "error_code": filters.error_code}
     if not wanted:
-        return _pages(queries, given, after)
+        return pages(queries, after, **given)
     chosen: dict[str, Dead] = {}
     for job, nr in wanted:
-        of_it = [one for one in _pages(queries, {**given, "job": job}, after) if nr in (None, one.nr)]
+        of_it = [one for one in pages(queries, after, **given, job=job) if nr in (None, one.nr)]
         chosen |= {one.stream: one for one in of_it}
     return iter(sorted(chosen.values(), key=lambda one: -one.position))
-
-
-def _pages(queries: JobQueries, given: dict[str, Any], after: int | None) -> Iterator[Dead]:
-    while page := queries.dead(**given, after=after, limit=PAGE):
-        yield from page
-        after = page[-1].position
-        if len(page) < PAGE:
-            return
 
 
 def target(log: Ledger, given: str) -> tuple[str, str | None]:
@@ -245,9 +233,6 @@ def discard(
     )
 
 
-Act = Callable[["Ledger", str, str | None], None]
-
-
 def _each(
     session: Session, filters: Filters, limit: int, done: str, act: Act | None, reason: str | None
 ) -> None:
@@ -258,7 +243,7 @@ def _each(
         found = [*islice(letters(log, queries, filters), limit + 1)]
         chosen = found[:limit]
         redriven = done == "redriven"
-        does = act or (_foresee if redriven else _nothing)
+        does = act or (foresee if redriven else nothing)
         rows = [*_acted(session, log, chosen, does, reason, with_jobs=redriven)]
     _report(session, rows, done, act is not None)
     if len(found) > limit:
@@ -268,38 +253,15 @@ def _each(
         raise typer.Exit(Code.REFUSED)
 
 
-def _foresee(log: Ledger, stream: str, _: str | None) -> None:
-    """Raise Refused if it cannot be redriven."""
-    from ledger.errors import Refused
-    from ledger.jobs.dead_letters import dead_letter, why_not
-
-    if why := why_not(log, dead_letter(log, stream)):
-        raise Refused(why)
-
-
-def _nothing(log: Ledger, stream: str, _: str | None) -> None:
-    """Accept: any dead letter may be discarded."""
-
-
 def _acted(
     session: Session, log: Ledger, chosen: Sequence[Dead], act: Act, reason: str | None, *, with_jobs: bool
 ) -> Iterator[tuple[Dead, str | None]]:
-    """Each, and why it was refused. with_jobs: the action on a job applies to its batches too."""
-    from ledger.errors import Refused
-
-    jobs = set[str]()
+    """As `acted`, and shows how far it is."""
     with show_progress(session) as shown:
         task = shown.task("dead letters", "letters")
-        for nth, one in enumerate(chosen, start=1):
-            try:
-                if one.nr is None or one.job not in jobs:
-                    act(log, one.stream, reason)
-                if one.nr is None and with_jobs:
-                    jobs.add(one.job)
-                yield one, None
-            except Refused as error:
-                yield one, str(error)
+        for nth, one in enumerate(acted(log, chosen, act, reason, with_jobs=with_jobs), start=1):
             task.update(nth, len(chosen))
+            yield one
 
 
 def _report(session: Session, rows: Sequence[tuple[Dead, str | None]], done: str, acted: bool) -> None:

@@ -129,20 +129,3 @@ def imported_machines(modules: Sequence[str] | None) -> Mapping[str, type[Machin
     for name in filter(None, map(str.strip, (*(modules or ()), *named))):
         imported(name, "module of machines")
     return KNOWN.machines
-
-
-def know_machine(log: Ledger, stream: str) -> None:
-    """Make the stream class of a machine whose module is not imported, if the ledger has its definition."""
-    from ledger.domain.known import KNOWN
-    from ledger.domain.names import split_name
-    from ledger.errors import BadName
-    from ledger.machines.definition_stream import MachineDefinition
-    from ledger.machines.transition import stream_of
-
-    category, _ = split_name(stream)
-    if category in KNOWN.streams or log.head(MachineDefinition.name_of(category)) is None:
-        return
-    try:
-        stream_of(category)
-    except BadName:
-        return  # not a stream of a machine

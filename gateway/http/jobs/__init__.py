@@ -1,0 +1,1 @@
+"""Routes of jobs and of dead letters."""
