@@ -34,8 +34,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ledger.builds.names import checked_stage, path_in
 from ledger.errors import BadFile, BadName
 
+from .paths import bare
+
 DEFAULT: Final = "pledger-build.toml"
 """The build file of a folder, where none is named."""
+STATE: Final = ".pledger"
+"""The folder of a project's own state."""
 CACHE: Final = ".pledger/builds/cache"
 """The content cache of a project, where its file names none."""
 _PLACEHOLDER: Final = re.compile(r"(\$?)\$\{(item|key|params(?=\.))((?:\.[\w-]+)*)\}")
@@ -257,7 +261,7 @@ class _StageTexts:
         return Stage(
             name, self._filled(self._command, item), self._filled(self._command, item, template=True),
             tuple(dict.fromkeys([self._path(dep, item) for dep in self._deps])),
-            tuple([Out(self._path(path, item), *how) for path, *how in self._outs]),
+            tuple([Out(self._output(path, item), *how) for path, *how in self._outs]),
             params, tuple(self._each(self._code, item)),
         )  # fmt: skip
 
@@ -273,6 +277,18 @@ class _StageTexts:
             return path  # is its own identity, as nearly all are
         found = path_in(self._root, path)
         return f"{found}/" if path.endswith("/") and not found.endswith("/") else found
+
+    def _output(self, text: _Text, item: _Item) -> str:
+        """The path of an output, which is deleted before its stage runs: nothing that the project needs."""
+        path = self._path(text, item)
+        place = bare(path)
+        ours = place in (".", posixpath.basename(self.file)) or place.split("/")[0] == STATE
+        if ours or f"{self._root}/".startswith(f"{place.rstrip('/')}/"):
+            wrong = (
+                f"{path} cannot be an output: it is deleted before the stage runs, and the project is in it"
+            )
+            raise BadFile(self.file, self.place, wrong)
+        return path
 
     def _filled(self, text: _Text, item: _Item, *, template: bool = False) -> str:
         """A text with its item and parameters. template: leave parameters, as the code manifest has it."""

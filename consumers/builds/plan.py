@@ -164,6 +164,8 @@ def _to_restore(
     project: Project, stage: Stage, wanted: Mapping[str, str | None], looked: Mapping[str, Looked]
 ) -> dict[str, str] | None:
     """The contents that outputs lack; None where one of them is not in the content cache."""
+    if wanted.keys() != {out.path for out in stage.outs}:
+        return None  # recorded by another program
     restore: dict[str, str] = {}
     for path, content in wanted.items():
         found = looked[path]

@@ -89,6 +89,17 @@ def test_parameters_come_from_the_file_and_from_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "out",
+    [".", "./", "a/..", "..", "/", "../", "ROOT", "ROOT/", "pledger-build.toml", ".pledger", ".pledger/x"],
+)
+def test_what_holds_the_project_itself_is_no_output(tmp_path: Path, out: str) -> None:
+    """The runner deletes outputs before a command runs."""
+    path = written(tmp_path, f"[stages.a]\ncommand = 'x'\nouts = ['{out.replace('ROOT', str(tmp_path))}']")
+    with pytest.raises(BadFile, match="cannot be an output"):
+        read_build_file(path)
+
+
+@pytest.mark.parametrize(
     ("text", "place", "wrong"),
     [
         ("[stages.a]", "stages.a.command", "required"),

@@ -77,8 +77,7 @@ def edit(build: GivenBuild, graph: Graph, what: str, name: str, text: str) -> No
         case "cache":
             remove(build.root / ".pledger/builds/cache")
         case "copy":
-            for path in (build.root / ".pledger/builds").glob("*.mdb"):
-                path.unlink()
+            remove(build.root / ".pledger/builds/state.lmdb")
         case "param":
             build.declare(declared(graph, name))
 
