@@ -1,4 +1,4 @@
-"""Runs on a disk that is full or cannot be written: that is said, nothing half is recorded, later it works."""
+"""Runs on a disk that is full or cannot be written: they say so, record nothing half, and later work."""
 
 from __future__ import annotations
 
