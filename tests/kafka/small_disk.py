@@ -44,6 +44,14 @@ class Disk:
         """Give room again."""
         assert self._resize(ROOM)
 
+    def seal(self) -> None:
+        """Let nobody write."""
+        assert _succeeds(["mount", "-o", "remount,ro", str(self.folder)])
+
+    def unseal(self) -> None:
+        """Let all write again."""
+        assert _succeeds(["mount", "-o", "remount,rw", str(self.folder)])
+
     def _resize(self, size: str) -> bool:
         return _succeeds(["mount", "-o", f"remount,size={size}", str(self.folder)])
 

@@ -84,6 +84,19 @@ def test_a_second_life_goes_on_where_the_first_ended(
     assert relay.statistics.events == 0
 
 
+def test_it_ends_where_the_last_appends_were_rolled_back(
+    log: Ledger, broker: SharedBroker, kafka_name: str, connection: psycopg.Connection[Any]
+) -> None:
+    """Given positions that no event has, behind the last one: nothing more will come up to there."""
+    last = fill(log, 40)
+    with connection.transaction(force_rollback=True), log.join(connection) as joined:
+        joined.append("job/never", body(1))
+    assert log.bound() > last
+    relay = relay_of(log, broker, kafka_name)
+    relay.run(NEVER, until=log.bound())
+    assert relay.statistics.published == last
+
+
 def relay_end(log: Ledger) -> int:
     with log.reader() as connection:
         row = connection.execute("SELECT max(position) FROM ledger.events").fetchone()

@@ -193,15 +193,18 @@ class Life:
             return True
         after = at if at.mark else self.checkpoint.start
         follower = Follower(relay.ledger, after, batch=relay.block_events, longest_pause=MAX_WAIT)
+        bound = 0  # as before the last read; behind the last event, positions may have been given back
         for events in follower.batches(stop, empty=True):
             wanted = events if until is None else [event for event in events if event.position <= until]
             for block in blocks_of(wanted):
                 self._publish(block)
-            is_done = until is not None and follower.position >= until
+            is_done = until is not None and until <= max(follower.position, 0 if events else bound)
             if is_done or not events:  # else the next block is prepared while this one is on its way
                 self._finish()
             if is_done:
                 return True
+            if until is not None and not events:
+                bound = relay.ledger.bound()
             if not self.candidate.is_elected:
                 self._finish()
                 return False
