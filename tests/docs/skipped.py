@@ -60,5 +60,4 @@ SKIPPED = [
     ),
     ("docs/explanation/kafka.md", "it needs a broker; tests/kafka/test_states.py runs such a relay"),
     ("docs/how-to/serve-over-http.md", "it goes on until it is stopped; the block below runs it"),
-    *[("docs/how-to/serve-over-http.md", "it needs the server; tests/gateway/http does the same")] * 12,
 ]
