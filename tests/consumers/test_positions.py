@@ -29,7 +29,9 @@ def test_a_connect_that_may_create_brings_up_an_older_ledger(
     text = cast("Any", "ALTER TABLE readers ADD COLUMN hue text;")
     newer = scripts.Script(known[-1].number + 1, "hue", text)
     monkeypatch.setattr(scripts, "migrations", lambda: [*known, newer])
-    with pytest.raises(SchemaMismatch, match="the ledger is at schema 1, this code at 2"):
+    with pytest.raises(
+        SchemaMismatch, match=f"the ledger is at schema {known[-1].number}, this code at {newer.number}"
+    ):
         ledger.connect(dsn)
     with ledger.connect(dsn, create=True) as brought:
         assert Reactor(brought, "x", lambda event: []).catch_up() == 1

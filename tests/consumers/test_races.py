@@ -134,7 +134,8 @@ def campaign(lab: Lab, dsn: str, seconds: float, seed: int) -> tuple[int, int]:
     with ThreadPoolExecutor(2) as threads:
         workers = [threads.submit(worry, dsn, seed * 10 + nth, stop) for nth in range(2)]
         try:
-            while kills < 3 or time.monotonic() < deadline:
+            while kills < 3 or time.monotonic() < deadline or len({*lab.rounds()}) < 4:
+                assert time.monotonic() < deadline + 60
                 with reacting(dsn) as process:
                     stop.wait(chance.random() * chance.choice([0.05, 0.5, 3]))
                     assert process.poll() is None, "the reactor stopped by itself"

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from ledger import Ledger, Recorded, ServerUnavailable
+from ledger.builds import OpenRun, OpenStage
 from ledger.embedded import Embedded
 from ledger.jobs import Jobs
 from ledger.log.install import init
@@ -228,6 +229,9 @@ def test_all_that_is_derived_can_be_dropped_and_comes_back_the_same(
     record(log, history(chance, jobs=30), chance)
     Jobs(log).pause("q")
     Jobs(log).limit("embed", concurrency=2)
+    with log.open_all(OpenStage("p", "s"), OpenRun("p", "r")) as (stage, run):
+        stage.claim("a runner", "r")
+        run.start([], ["s"])
     Projector(log, views_named(SHIPPED)).catch_up()
     before = everything(connection)
     assert all(before.values()), [table for table, rows in before.items() if not rows]

@@ -14,7 +14,7 @@ from consumers.jobs.claim import LogOffers
 from consumers.jobs.context import OperationContext
 from consumers.jobs.messages import Failed, RetryLater
 from consumers.jobs.operation import Registry
-from ledger import GuardFailed, Ledger
+from ledger import GuardFailed, Ledger, MoveNotAllowed
 from ledger.jobs import Jobs, OpenBatch, OpenJob
 from ledger.jobs.leases import Leases
 from projections import Projector, views_named
@@ -75,7 +75,7 @@ HELD_BY: dict[str, tuple[str, ...]] = {
         "test_transactions::test_rows_and_end_in_one_transaction",
     ),
     "W1-16": ("test_limits::test_w1_16_a_limit_is_exact_under_racing_takers",),
-    "W1-17": ("test_weaknesses::test_w1_17_no_job_is_deleted_and_no_child_is_left_alone",),
+    "W1-17": ("test_weaknesses::test_w1_17_a_deleted_job_leaves_no_child_alone",),
     "W1-18": (
         "test_timeline::test_w1_18_pages_follow_the_log_and_leave_nothing_out",
         "test_weaknesses::test_w1_18_jobs_of_one_moment_are_on_one_page_each",
@@ -182,12 +182,13 @@ def test_w1_15_what_is_visible_is_what_holds(log: Ledger, connection: Connection
     assert sets.jobs.status(job) == "cancelled"
 
 
-def test_w1_17_no_job_is_deleted_and_no_child_is_left_alone(log: Ledger, connection: Connection) -> None:
-    """Nothing is deleted; who wants to be rid of a job cancels it, and what hangs on it goes with it."""
+def test_w1_17_a_deleted_job_leaves_no_child_alone(log: Ledger, connection: Connection) -> None:
+    """A job whose members run is cancelled first, and they with it; a deleted one keeps its history."""
     sets = Sets(log)
     parent = sets.deferred(batches=1, children=1)
     (child,) = sets.children(parent)
-    assert not hasattr(sets.jobs, "delete")
+    with pytest.raises(MoveNotAllowed):
+        sets.jobs.delete(parent)
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("DELETE FROM ledger.events WHERE stream = %s", [OpenJob.name_of(parent)])
     sets.jobs.cancel(parent)
@@ -195,6 +196,9 @@ def test_w1_17_no_job_is_deleted_and_no_child_is_left_alone(log: Ledger, connect
     assert sets.jobs.get(child).parent == parent
     assert sets.jobs.status(child) == "cancelled"
     assert log.load(OpenBatch, parent, "1").state.status == "cancelled"
+    sets.jobs.delete(parent)
+    assert log.read(OpenJob.name_of(parent))[0].topic == "job.created"
+    assert sets.jobs.get(child).parent == parent
 
 
 def test_w1_18_jobs_of_one_moment_are_on_one_page_each(log: Ledger) -> None:

@@ -278,7 +278,7 @@ def test_what_waits_goes_together(
         str(StreamConflict("w/b", "a new stream", 2)),
         str(StreamConflict("w/b", "version 2", 3)),
     ]
-    assert [type(one).__name__ for one in found[5:8]] == ["NoneType", "BadBody", "BadInput"]
+    assert [type(one).__name__ for one in found[5:8]] == ["Appended", "BadBody", "BadInput"]
     assert opened.version == 1
     assert connection.execute(COMMITS, ["w/%"]).fetchone() < (3,)  # type: ignore[operator]
 

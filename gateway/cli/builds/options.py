@@ -69,7 +69,7 @@ def extra() -> Iterator[None]:
     except ImportError as error:
         if error.name not in PACKAGES and "[builds]" not in str(error):
             raise
-        raise Misuse("this needs the extra `builds`: pip install 'pipeline-ledger[builds]'") from error
+        raise Misuse("this needs the extra `builds`: install it as the page on installation says") from error
 
 
 def seconds(duration_ms: int | None) -> str:
