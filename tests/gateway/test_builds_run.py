@@ -175,7 +175,7 @@ def test_a_missing_extra_is_named(pledger: Pledger, folder: Path, monkeypatch: p
     ended = pledger("builds", "import", "dvc.lock", "--write")
     assert (ended.code, ended.err) == (
         2,
-        "pledger: this needs the extra `builds`: pip install 'pipeline-ledger[builds]'\n",
+        "pledger: this needs the extra `builds`: install it as the page on installation says\n",
     )
 
 

@@ -30,7 +30,7 @@ def known() -> list[str]:
 def test_everything_is_rebuilt_and_told(pledger: Pledger, log: Ledger, connection: Connection) -> None:
     lamps(log, 5)
     ended = pledger("rebuild", "--all", "--json")
-    assert ended.code == Code.FINE, ended.out
+    assert ended.code == Code.FINE, ended.err
     heads, commands, *views = ended.objects
     assert (heads["view"], heads["streams"], heads["changed"]) == (
         "heads",

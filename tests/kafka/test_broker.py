@@ -80,6 +80,7 @@ def test_the_shared_broker_keeps_records(broker: SharedBroker, kafka_name: str) 
     assert read(broker.bootstrap, kafka_name, 2) == [b"a", b"b"]
 
 
+@pytest.mark.slow  # the campaign of each run does the same
 def test_a_root_keeps_records_and_ports_for_the_next_start(tmp_path: Path) -> None:
     with Broker(root=tmp_path / "kept") as first:
         make_topic(first.bootstrap, "kept")

@@ -12,10 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
+from kafka.cluster import ClusterMetadata
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from consumers.kafka import consumer
 from consumers.kafka.broker import Broker
@@ -23,6 +26,7 @@ from consumers.kafka.cluster import Cluster
 from consumers.kafka.consumer_group.client import Place, Transport
 from consumers.kafka.consumer_group.consumer import Consumer
 from consumers.kafka.consumer_group.handler import Connection, Handler
+from consumers.kafka.consumer_group.kafka_member import _Assignor
 from consumers.kafka.consumer_group.parking import letters, redrive
 from consumers.kafka.consumer_group.rewind import Target, rewind
 from ledger import Recorded
@@ -307,6 +311,7 @@ def failing(topic: str, group: str, at: set[int], **options: Any) -> Handler:
     return fails
 
 
+@pytest.mark.slow  # the campaign of each run does the same
 def test_brokers_and_database_go_away_and_come_back(own_broker: Broker, dsn: str, kafka_name: str) -> None:
     make_table(dsn)
     cluster = Cluster.of(own_broker.bootstrap)
@@ -361,3 +366,14 @@ def test_killed_frozen_and_rebalanced_for_minutes(
     found = effects(dsn, kafka_name)
     print(f"{count}, {len(found)} effects of {len(publisher.published)} events")
     assert not faults(found, publisher.published)
+
+
+def test_a_topic_that_its_leader_did_not_know_yet_is_assigned_again() -> None:
+    """The leader assigned nothing of it, and then the client itself may see no reason to assign again."""
+    cluster, assignor = ClusterMetadata(), _Assignor()
+    told = ConsumerProtocolSubscription(topics=["later"], user_data=b"", owned_partitions=[])
+    member = SimpleNamespace(member_id="m", group_instance_id=None, metadata=told)
+    assignor.assign(cluster, [member])
+    assert not assignor.takes_back()
+    cluster._partitions["later"] = {0: object()}
+    assert [assignor.takes_back(), assignor.takes_back()] == [True, False]

@@ -169,6 +169,7 @@ def test_a_block_ends_with_the_event_that_fills_it() -> None:
 # What ends a relay
 
 
+@pytest.mark.slow  # the campaign of each run does the same
 def test_a_relay_that_is_killed_again_and_again(
     dsn: str, log: Ledger, broker: SharedBroker, kafka_name: str
 ) -> None:
@@ -265,6 +266,7 @@ def test_two_relays_that_are_both_elected_fence_each_other(
     assert sum(relay.statistics.lives for relay in relays) > 2, "they did not meet"
 
 
+@pytest.mark.slow  # the campaign of each run does the same
 def test_the_broker_is_away(log: Ledger, own_broker: Broker, kafka_name: str) -> None:
     stop, relay = threading.Event(), relay_of(log, own_broker, kafka_name)
     thread = threading.Thread(target=relay.run, args=(stop,))
