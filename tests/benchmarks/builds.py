@@ -198,6 +198,7 @@ def _completions(dsn: str, project: str, rate: float, seconds: float, pipe: Any)
         run.start()
         record(log, [], run)
         pipe.send("ready")
+        pipe.recv()
         begin = time.monotonic()
         committed = {}
         for number in range(int(rate * seconds)):
@@ -221,7 +222,9 @@ def lag(dsn: str, root: Path, seconds: float) -> tuple[dict[str, float], dict[st
     here.recv()
     seen: dict[str, float] = {}
     with ledger.connect(dsn, create=False) as log, BuildCopy(log, root / "lag", project) as copy:
+        copy.catch_up()
         with copy.follow():
+            here.send("go")
             number, total = 0, int(rate * seconds)
             while number < total:
                 if copy.generation(f"{number}.out") is None:

@@ -100,8 +100,9 @@ def test_a_rival_waits_for_what_is_under_way_and_is_fenced(
     go_on.set()
     for thread in threads:
         thread.join(LIMIT)
-    assert told["one"] == frozenset()
-    assert told["two"] == {Place(TOPIC, 0)}
+    assert {*told.values()} == {frozenset(), frozenset({Place(TOPIC, 0)})}
+    if concurrency == 1:  # else the rival may have been first with a part that had not begun
+        assert told["one"] == frozenset()
     assert not faults(effects(dsn, "all"), published(rivals))
 
 
