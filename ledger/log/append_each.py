@@ -13,8 +13,9 @@ from itertools import chain
 from json.encoder import encode_basestring_ascii
 from typing import Final, NamedTuple
 
-from .append import Append, Appended, Exact, Guard, digest_of
-from .appender import SQL, refusal, spec
+from ..errors import BadInput
+from .append import Append, Appended, Guard, digest_of
+from .appender import SQL, expectation, refusal, spec
 from .binary import BYTEA, array, columns, elements, integers, joined, number, numbers, optional, text, texts
 from .connection import CallingConnection
 from .recorded import Meta
@@ -74,7 +75,7 @@ def row_of(append: Append, meta: Meta) -> Row | None:
         return None
     ((topic, schema, data, _, own_meta),) = events
     try:
-        at = expected.version if isinstance(expected, Exact) else expected.NUMBER
+        at, _, _ = expectation(append)
         if data is None or (state is not None and base != at):
             return None
         meta_text = text(own_meta or meta.text or meta.body())
@@ -82,7 +83,7 @@ def row_of(append: Append, meta: Meta) -> Row | None:
             text(stream), b"%d" % at, text(topic), b"%d" % schema, text(data), meta_text,
             optional(status), optional(state), b"%d" % (state_schema or 0),
         )  # fmt: skip
-    except (AttributeError, TypeError, ValueError):  # append_each refuses it
+    except (AttributeError, BadInput, TypeError, ValueError):  # append_each refuses it
         return None
 
 
@@ -112,6 +113,10 @@ def send_group(
 def send_each(
     connection: CallingConnection, schema: str, appends: Sequence[tuple[Append, Meta]]
 ) -> list[Outcome]:
+    """Record these appends, each of one stream with at least one event; their outcomes, in this order.
+
+    Raises psycopg's errors, and what a text raises that cannot be sent: then nothing of any is recorded.
+    """
     topics, schemas, datas, raws, metas = zip(*chain.from_iterable(a.events for a, _ in appends), strict=True)
     values = [
         f"[{','.join([_spec_of(append, meta.command) for append, meta in appends])}]".encode(),

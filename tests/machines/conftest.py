@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 import ledger
 from ledger.embedded import Embedded
+from tests.shared_ledger import shared_ledger
 
 _numbers = count(1)
 
@@ -20,15 +19,8 @@ _numbers = count(1)
 @pytest.fixture(scope="session")
 def shared(postgres: Embedded, template: str) -> Iterator[ledger.Ledger]:
     """One ledger for all tests here that only look at objects of their own."""
-    name = f"machines_{os.getpid()}"
-    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
-        connection.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
-        )
-    with ledger.connect(postgres.dsn(name), actor="tester") as opened:
+    with shared_ledger(postgres, template, "machines") as opened:
         yield opened
-    with psycopg.connect(postgres.admin_dsn(), autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture
