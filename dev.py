@@ -359,6 +359,8 @@ def lock(args):
             "builds",
             "--extra",
             "server",
+            "--extra",
+            "runs",
             "--universal",
         ]
         command += ["--python-version", "3.11", "--generate-hashes", "--quiet", "-o", LOCK]
