@@ -16,6 +16,7 @@ LedgerError
 │   │   └── StateConstantConflict   two states that are equal in upper case
 │   ├── UnknownOperation     no operation is registered under this name
 │   ├── BadPayload           a payload does not fit the model of its operation
+│   ├── BadRecord            fields of a record do not fit its kind
 │   ├── BadMetadata          the metadata of a move does not fit the model of the transition
 │   ├── WrongIdent           an ident of another kind than the one that is needed here
 │   └── InvalidAstHashKeyError   the key of a fingerprint has an empty part, a NUL, or is too long
@@ -40,11 +41,13 @@ LedgerError
 │   │   └── WorkStopped      the job was cancelled or its lease lost: the operation must stop
 │   ├── DuplicateJob         a job with the same deduplication key is queued or running
 │   ├── TokenExists          a token of this name was added before
+│   ├── RecordExists         another record of this kind has the same name or id
 │   ├── StageAlreadyRunningError another runner has a claim on this stage of a build
 │   └── LockLost             the lock of a scope was lost, and others may have changed what it read
 ├── JobUnsuccessful          a job whose result was requested did not succeed
 ├── StreamNotFound           nothing is recorded under this name
 ├── TokenNotFound            no token has this name
+├── RecordNotFound           no record of this kind has this id or name, or it was deleted
 ├── UnreadableEvent          an event does not match its topic, or cannot be applied to its stream's state
 ├── CursorMismatch           the cursor is of another ledger, or of a history that was rolled back
 ├── ReactionFailed           a reactor stopped before an event, because its reaction failed
@@ -193,6 +196,14 @@ class BadPayload(BadInput):
     def __init__(self, operation: str, model: str, wrong: Iterable[str]) -> None:
         self.operation, self.model, self.wrong = operation, model, tuple(wrong)
         super().__init__(f"the payload for {operation} does not fit {model}: {'; '.join(self.wrong)}")
+
+
+class BadRecord(BadInput):
+    """Fields of a record do not fit its kind. wrong: what is wrong, a text for each field."""
+
+    def __init__(self, kind: str, wrong: Iterable[str]) -> None:
+        self.kind, self.wrong = kind, tuple(wrong)
+        super().__init__(f"the fields do not fit a {kind.replace('_', ' ')}: {'; '.join(self.wrong)}")
 
 
 class BadMetadata(BadInput):
@@ -433,6 +444,18 @@ class TokenExists(Refused):
         self.name = name
 
 
+class RecordExists(Refused):
+    """Another record of this kind has the same name or id. name: its parts; id: of the one that has it."""
+
+    def __init__(self, kind: str, name: Iterable[str], id: str) -> None:
+        self.kind, self.name, self.id = kind, tuple(name), id
+        said = " / ".join(self.name)
+        super().__init__(
+            f"a {kind.replace('_', ' ')} {shown(said)} exists already ({id}): change that one, or choose "
+            "another name"
+        )
+
+
 class StageAlreadyRunningError(Refused):
     """Another runner has a claim on this stage of a build (spec S4-42). token: of that claim."""
 
@@ -480,6 +503,14 @@ class TokenNotFound(LedgerError):
     def __init__(self, name: str) -> None:
         super().__init__(f"no token is named {shown(name)}; `pledger token list` lists them")
         self.name = name
+
+
+class RecordNotFound(LedgerError):
+    """No record of this kind has this id or name, or it was deleted."""
+
+    def __init__(self, kind: str, id: str) -> None:
+        super().__init__(f"no {kind.replace('_', ' ')} has the id or name {shown(id)}")
+        self.kind, self.id = kind, id
 
 
 class UnreadableEvent(LedgerError):

@@ -69,7 +69,7 @@ def code_of(error: Exception) -> Code:
             return Code.UNSUCCESSFUL
         case e.BadInput():
             return Code.MISUSE
-        case e.StreamNotFound() | e.TokenNotFound():
+        case e.StreamNotFound() | e.TokenNotFound() | e.RecordNotFound():
             return Code.NOT_FOUND
         case e.ServerUnavailable() | e.KafkaUnavailable() | e.SchemaMismatch():
             return Code.UNREACHABLE

@@ -35,6 +35,7 @@ STATUSES: Final[dict[type[Exception], int]] = {
     e.JobUnsuccessful: 409,
     e.StreamNotFound: 404,
     e.TokenNotFound: 404,
+    e.RecordNotFound: 404,
     e.CursorMismatch: 410,
     e.ViewFailed: 503,
     e.KafkaFailed: 502,
