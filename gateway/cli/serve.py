@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +32,23 @@ Origins = Annotated[
     list[str] | None,
     typer.Option("--allow-origin", metavar="ORIGIN", help="Let web pages of this origin call. Repeatable."),
 ]
+Prefect = Annotated[
+    bool,
+    typer.Option(
+        "--prefect", help="Serve the API of Prefect 3 under /api, too: its clients work on the ledger."
+    ),
+]
+PrefectVersion = Annotated[
+    str | None,
+    typer.Option(metavar="VERSION", help="The version of Prefect to name; by default that of the client."),
+]
+Services = Annotated[
+    bool,
+    typer.Option(
+        "--services/--no-services",
+        help="Whether this process also runs the services of runs, with --prefect.",
+    ),
+]
 
 
 def serve(
@@ -39,25 +58,33 @@ def serve(
     without_token: WithoutToken = None,
     origins: Origins = None,
     modules: Modules = None,
+    prefect: Prefect = False,
+    prefect_version: PrefectVersion = None,
+    services: Services = True,
     as_json: AsJson = False,
 ) -> None:
     """Serve the ledger over HTTP until Ctrl-C or SIGTERM.
 
     Jobs, dead letters, streams, the log, views, projects and machines; the page /docs lists all requests. A
     request needs a token (`pledger token add`), whose name is the actor of what it records. It speaks HTTP
-    only: put a proxy that speaks TLS before it, for other machines. Needs the extra `server`.
+    only: put a proxy that speaks TLS before it, for other machines. Needs the extra `server`; with
+    --prefect also `runs`. Clients of Prefect get PREFECT_API_URL=URL/api and
+    PREFECT_API_AUTH_STRING=NAME:TOKEN, with the token of an operator.
 
     \b
     Examples:
       pledger token add dashboard --role reader
       pledger serve
       pledger serve --without-token operator --allow-origin http://localhost:5173
+      pledger serve --prefect --without-token operator
 
     Prints its address when it is ready. JSON, one object then: url.
     """
     session = session_of(context, as_json)
     listen, run = _server()
     settings = _settings(host, without_token, origins or [])
+    if prefect:
+        settings = _with_prefect(settings, prefect_version, services)
     session.know_views()
     imported_machines(modules)
     with session.ledger("pledger serve", max_size=20, timeout=5.0) as log:
@@ -92,6 +119,15 @@ def _settings(host: str, without_token: str | None, origins: list[str]) -> Setti
     if not _is_loopback(host):
         raise Misuse(f"--without-token works only at a loopback address such as 127.0.0.1, not at {host}")
     return Settings(Role(without_token), {"localhost", "127.0.0.1", "::1", host}, origins)
+
+
+def _with_prefect(settings: Settings, version: str | None, services: bool) -> Settings:
+    """The settings of a server that also serves the API of Prefect. Raises Misuse."""
+    from ..http.runs.services import PrefectSettings
+
+    if version is not None and not re.fullmatch(r"\d+\.\d+\.\d+[\w.+-]*", version):
+        raise Misuse(f"--prefect-version {version!r} must be a version such as 3.9.1")
+    return replace(settings, prefect=PrefectSettings(version, services))
 
 
 def _is_loopback(host: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from threading import Event
@@ -26,6 +26,8 @@ from .jobs.timelines import Timelines
 from .machines import routes as machines
 from .pipelines import routes as pipelines
 from .problems import TYPE, answer_problems
+from .runs.app import PrefectApi
+from .runs.services import PrefectSettings
 from .server_sent_events import News
 
 THREADS: Final = 8
@@ -45,12 +47,13 @@ class Settings:
     """What a server is told. without_token: the role of requests without a token; None refuses them.
 
     hosts: the names under which a server that needs no token may be called. origins: those whose web pages
-    may call it.
+    may call it. prefect: how the Prefect-compatible API is served under /api; None: not at all.
     """
 
     without_token: Role | None = None
     hosts: Collection[str] = ()
     origins: Collection[str] = ()
+    prefect: PrefectSettings | None = None
 
 
 def make_app(
@@ -60,20 +63,24 @@ def make_app(
 
     stop: ends the streams of events, so that a server can stop.
     """
-    told = settings or Settings()
+    told, stop = settings or Settings(), stop or Event()
+    runs = None if told.prefect is None else PrefectApi(told.prefect)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         assert ledger is not None
         to_thread.current_default_thread_limiter().total_tokens = THREADS
         app.state.ledger, app.state.access = ledger, Access(ledger, told.without_token)
-        app.state.news, app.state.timelines = News(ledger, stop or Event()), Timelines(ledger)
-        yield
+        app.state.news, app.state.timelines = News(ledger, stop), Timelines(ledger)
+        with nullcontext() if runs is None else runs.working(ledger, app.state.access, stop):
+            yield
 
     app = FastAPIOffline(
         title="Pipeline ledger", version=version("pipeline-ledger"), description=ABOUT, lifespan=life,
         redoc_url=None, static_url="/docs-files",
     )  # fmt: skip
+    if runs is not None:
+        app.mount("/api", runs.app)
     for router in ROUTERS:
         app.include_router(router)
     answer_problems(app)

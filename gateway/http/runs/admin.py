@@ -1,0 +1,60 @@
+"""Routes of the handshake: health, the version that a client asks for, and what is switched off."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from ..problems import Refusal
+from .calls import Call, Reply, Routes
+
+ROUTES = Routes("")
+CLIENT: Final = re.compile(r"prefect/(\d+\.\d+\.\d+\S*) ")
+"""A client of Prefect in its header User-Agent."""
+
+
+@ROUTES.get("/health", role=None)
+def health(call: Call) -> bool:
+    """Whether the server answers."""
+    return True
+
+
+@ROUTES.get("/hello", role=None)
+def hello(call: Call) -> str:
+    """A greeting, for who tries the address."""
+    return "hello"
+
+
+@ROUTES.get("/ready", role=None)
+def ready(call: Call) -> dict[str, str]:
+    """Whether the ledger can be read; 503 if not."""
+    call.services.ledger.bound()
+    return {"message": "OK"}
+
+
+@ROUTES.get("/version", role=None)
+@ROUTES.get("/admin/version", role=None)
+def version(call: Call) -> str:
+    """A version of Prefect that the client can work with: its own, unless the server is told one.
+
+    A client warns of a server that is older than itself, and refuses one of another major version.
+    """
+    told = call.services.settings.version
+    client = CLIENT.match(call.headers.get("user-agent", ""))
+    return client[1] if client is not None and told is None else told or LATEST
+
+
+LATEST: Final = "3.9.1"
+"""The newest version of Prefect that the server was made for; answered to who does not say its own."""
+
+
+@ROUTES.get("/csrf-token", role=None)
+def csrf_token(call: Call) -> Reply:
+    """404: the server sets no cookies, so a foreign page cannot act for a user; clients then ask no more."""
+    raise Refusal(404, "NotThere", "CSRF protection is disabled.")
+
+
+@ROUTES.get("/admin/settings")
+def settings(call: Call) -> dict[str, Any]:
+    """The settings that a client can see; the server has none of Prefect's."""
+    return {"api": {"default_limit": 200}}

@@ -1,0 +1,42 @@
+"""The application under /api: every route of the Prefect-compatible API, and its errors in Prefect's form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
+
+from ledger import Ledger
+
+from ..access import Access
+from . import admin
+from .refusals import HANDLERS
+from .services import PrefectSettings, Services
+
+ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (admin.ROUTES,)
+"""The routes of each resource, those that are called most often first."""
+
+
+class PrefectApi:
+    """The application of one server."""
+
+    def __init__(self, settings: PrefectSettings) -> None:
+        self.settings = settings
+        self.app = Starlette(
+            routes=[one for routes in ROUTES for one in routes], exception_handlers=dict(HANDLERS)
+        )
+
+    @contextmanager
+    def working(self, ledger: Ledger, access: Access, stop: Event) -> Iterator[None]:
+        """Work on this ledger while the block runs, which runs in the server's event loop.
+
+        stop: ends sockets, so that a server can stop.
+        """
+        state = self.app.state
+        with Services(ledger, self.settings) as services:
+            state.services, state.access, state.stop = services, access, stop
+            yield
