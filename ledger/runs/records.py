@@ -93,10 +93,8 @@ def _fact(kind: Kind, base: type[F], what: str, to: RecordStatus) -> type[F]:
     words = kind.name.replace("_", " ")
     body = {"__module__": __name__, "__doc__": (base.__doc__ or "").replace("It", f"The {words}", 1)}
     name = "".join(map(str.capitalize, (*kind.name.split("_"), what)))
-    made = types.new_class(
-        name, (base,), {"topic": f"{kind.name}.{what}", "to": to}, lambda ns: ns.update(body)
-    )
-    return made
+    topic = {"topic": f"{kind.name}.{what}", "to": to}
+    return types.new_class(name, (base,), topic, lambda ns: ns.update(body))
 
 
 FACTS: Final[Mapping[str, KindFacts]] = {name: _facts_of(kind) for name, kind in KINDS.items()}
