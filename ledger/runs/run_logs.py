@@ -152,7 +152,7 @@ class RunLogs:
         self, name: str, condition: sql.Composable, order: sql.Composable, given: dict[str, Any]
     ) -> list[tuple[Any, ...]]:
         text = SQL[name].filled(self.ledger.schema).as_string()
-        statement = sql.SQL(text).format(condition=condition, order=order)  # type: ignore[arg-type]
+        statement = sql.SQL(text).format(condition=condition, order=order)
         with self.ledger.reader() as connection:
             return connection.execute(statement, given).fetchall()
 
