@@ -33,3 +33,4 @@ GRANT INSERT ON {schema}.snapshots TO {writer};
 GRANT SELECT (version) ON {schema}.snapshots TO {writer}; -- which versions were kept is returned
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.leases, {schema}.workers, {schema}.rates, {schema}.elections,
                                         {schema}.run_leases TO {writer};
+GRANT SELECT, INSERT, DELETE ON {schema}.run_logs TO {writer};
