@@ -5,7 +5,8 @@ Runs of flows and tasks, and the records of the server that keeps them.
     task_run/ID     a task run
 
 A proposed state goes through the rules of a policy (`orchestration`, `flow_rules`); it is decided and
-recorded in one append. Records, such as flows, deployments and limits, are streams of their own kinds (`records`).
+recorded in one append. Records, such as flows, deployments and limits, are streams of their own
+kinds (`records`).
 """
 
 from ..domain.domain import Domain

@@ -378,7 +378,7 @@ class Kind:
         try:
             return kept(self.model.model_validate(dict(fields)).model_dump())  # type: ignore[no-any-return]
         except ValidationError as error:
-            raise BadRecord(self.name, _wrongs(error)) from None
+            raise BadRecord(self.name, wrong_fields(error)) from None
         except BadInput as error:
             raise BadRecord(self.name, [str(error)]) from None
 
@@ -401,7 +401,7 @@ class Kind:
         return tuple(str(fields[field]) for field in self.unique) or None
 
 
-def _wrongs(error: ValidationError) -> list[str]:
+def wrong_fields(error: ValidationError) -> list[str]:
     """What is wrong, a line for each field; without the values, which may be secrets."""
     return [
         f"{'.'.join(map(str, one['loc'])) or 'fields'}: {one['msg']}"

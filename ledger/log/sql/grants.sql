@@ -32,3 +32,4 @@ REVOKE SELECT ON {schema}.snapshots FROM {writer}; -- of an older installation: 
 GRANT INSERT ON {schema}.snapshots TO {writer};
 GRANT SELECT (version) ON {schema}.snapshots TO {writer}; -- which versions were kept is returned
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.leases, {schema}.workers, {schema}.rates, {schema}.elections TO {writer};
+GRANT SELECT, INSERT, DELETE ON {schema}.run_logs TO {writer};
