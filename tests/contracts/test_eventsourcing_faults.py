@@ -222,5 +222,9 @@ def test_a_writer_reads_and_keeps_tracking_but_has_no_other_way_to_the_log(
     declared = [(name, "SELECT") for name in ("sets", "topic_statuses")]
     tables = ("elections", "leases", "rates", "run_leases", "workers")
     workers = [(name, "DELETE INSERT SELECT UPDATE") for name in tables]
-    kept = [("snapshots", "INSERT"), ("tracking", "INSERT SELECT UPDATE")]
+    kept = [
+        ("run_logs", "DELETE INSERT SELECT"),
+        ("snapshots", "INSERT"),
+        ("tracking", "INSERT SELECT UPDATE"),
+    ]
     assert rights == sorted([*declared, *workers, *kept])
