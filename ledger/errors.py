@@ -48,6 +48,8 @@ LedgerError
 ├── StreamNotFound           nothing is recorded under this name
 ├── TokenNotFound            no token has this name
 ├── RecordNotFound           no record of this kind has this id or name, or it was deleted
+│   └── RunNotFound          no flow run or task run has this id, or it was deleted
+├── RuleError                a rule of a policy did what the engine does not allow
 ├── UnreadableEvent          an event does not match its topic, or cannot be applied to its stream's state
 ├── CursorMismatch           the cursor is of another ledger, or of a history that was rolled back
 ├── ReactionFailed           a reactor stopped before an event, because its reaction failed
@@ -511,6 +513,16 @@ class RecordNotFound(LedgerError):
     def __init__(self, kind: str, id: str) -> None:
         super().__init__(f"no {kind.replace('_', ' ')} has the id or name {shown(id)}")
         self.kind, self.id = kind, id
+
+
+class RunNotFound(RecordNotFound):
+    """No flow run or task run has this id, or it was deleted. kind: `flow run` or `task run`."""
+
+
+class RuleError(LedgerError, RuntimeError):
+    """A rule of a policy did what the engine does not allow: it acted after the state was fixed, or it
+    rejected a proposal without naming a state although the run has none (spec S3-43).
+    """
 
 
 class UnreadableEvent(LedgerError):
