@@ -38,7 +38,7 @@ class Artifacts:
 
     def create(self, fields: Mapping[str, Any], *, id: str | None = None) -> Record:
         """Create an artifact; with a key, it is the latest of that key. Raises BadRecord, RecordExists."""
-        (artifact,) = self.records.prepared("artifact", fields, id=id)
+        artifact, *_ = self.records.prepared("artifact", fields, id=id)
         if artifact.state.fields["key"] is None:
             return self.records.create("artifact", fields, id=artifact.id)
 
@@ -52,7 +52,7 @@ class Artifacts:
 
     def appends_of_create(self, fields: Mapping[str, Any], *, id: str | None = None) -> list[Append]:
         """The appends that create a new artifact, for who records it together with a state (spec S3-48)."""
-        (artifact,) = self.records.prepared("artifact", fields, id=id)
+        artifact, *_ = self.records.prepared("artifact", fields, id=id)
         return [append_of(stream) for stream in (artifact, *self._followed(artifact))]
 
     def get(self, id: str) -> Record:
