@@ -151,7 +151,7 @@ class Intake:
             return batch
 
     def _recorded(self, batch: list[_Frame]) -> list[LedgerError | None] | None:
-        """Record frames: what is wrong with each. None: the intake closes without having reached the ledger."""
+        """Record frames: what is wrong with each. None: the intake closes, the ledger is away."""
         read = [_read(frame.data) for frame in batch]
         done: list[LedgerError | None] = [one if isinstance(one, LedgerError) else None for one in read]
         good = [nth for nth, refused in enumerate(done) if refused is None]
