@@ -12,6 +12,7 @@ kinds (`records`).
 from ..domain.domain import Domain
 from .flow_run import FlowRun, OpenFlowRun, RunInput, flow_run_shown
 from .flow_runs import FlowRuns
+from .limit import OpenLimit
 from .orchestration import Answer, Change, Rule, Transform, Verdict, orchestrate
 from .policies import FlowRunPolicy, TaskRunPolicy
 from .states import TERMINAL, State, StateType
@@ -19,6 +20,7 @@ from .states import TERMINAL, State, StateType
 DOMAIN = Domain("runs", __name__)
 
 __all__ = [
+    "OpenLimit",
     "TERMINAL",
     "Answer",
     "Change",
