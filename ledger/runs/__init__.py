@@ -14,6 +14,7 @@ from ..domain.domain import Domain
 from .client_events import ClientEvents
 from .flow_run import FlowRun, OpenFlowRun, RunInput, flow_run_shown
 from .flow_runs import FlowRuns
+from .limit import OpenLimit
 from .orchestration import Answer, Change, Rule, Transform, Verdict, orchestrate
 from .policies import FlowRunPolicy, TaskRunPolicy
 from .run_event import OpenRunEvents
@@ -23,6 +24,7 @@ from .task_run import OpenTaskRun, TaskRun, task_run_shown
 DOMAIN = Domain("runs", __name__)
 
 __all__ = [
+    "OpenLimit",
     "TERMINAL",
     "Answer",
     "Change",

@@ -315,7 +315,7 @@ class ArtifactFields(Fields):
 
 
 class ArtifactCollectionFields(ArtifactFields):
-    """The latest artifact of a key: a copy of its fields."""
+    """The latest artifact of a key: a copy of its fields. Its id follows from the key."""
 
     key: Slug
     latest_id: Id
@@ -428,7 +428,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         ),
         Kind("variable", "run_variable", VariableFields, ("name",)),
         Kind("artifact", "artifact", ArtifactFields),
-        Kind("artifact_collection", "artifact_collection", ArtifactCollectionFields, ("key",)),
+        Kind("artifact_collection", "artifact_collection", ArtifactCollectionFields),
         Kind("concurrency_limit", "concurrency_limit", ConcurrencyLimitFields, ("name",)),
         Kind("automation", "automation", AutomationFields),
         Kind("saved_search", "saved_search", SavedSearchFields, ("name",)),
