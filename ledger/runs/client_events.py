@@ -221,7 +221,7 @@ class _Batch:
         self._size += sum(len(body.data or "") for body in bodies)
 
     def _is_held(self, stream: Opened, id: str, *, late: bool, full: bool) -> bool:
-        """Whether an event is recorded. full: the state keeps no more ids: the log is asked for a late one."""
+        """Whether an event is recorded. full: the state keeps no more ids, so the log is asked."""
         if id in stream.state.held:
             return True
         if not (late and full and stream.version):
