@@ -16,7 +16,7 @@ from .orchestration import Answer, Change, Rule, Transform, Verdict, orchestrate
 from .policies import FlowRunPolicy, TaskRunPolicy
 from .states import TERMINAL, State, StateType
 
-DOMAIN = Domain("runs", __name__)
+DOMAIN = Domain("runs", __name__, views=["projections.runs.views"])
 
 __all__ = [
     "TERMINAL",
