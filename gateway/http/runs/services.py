@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Final, Self
 
 from ledger import Ledger
+from ledger.runs.flow_runs import FlowRuns
+from ledger.runs.records import Records
+from ledger.runs.task_runs import TaskRuns
+from projections import Projector
+from projections.engine.projector import views_named
+from projections.runs import wait_for
+
+FRESH: Final = 1.0
+"""Seconds that a list waits, at most, until the views contain what was recorded before it was asked for."""
+VIEWS: Final = ("flow_runs", "task_runs", "run_records")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +35,21 @@ class Services:
 
     def __init__(self, ledger: Ledger, settings: PrefectSettings) -> None:
         self.ledger, self.settings = ledger, settings
+        self.flow_runs, self.task_runs, self.records = FlowRuns(ledger), TaskRuns(ledger), Records(ledger)
+        self._projector = Projector(ledger, views_named(VIEWS))
 
     def __enter__(self) -> Self:
         """Begin to follow the views, and to run the services."""
+        self._projector.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         """Stop both."""
+        self._projector.__exit__(*error)
+
+    def settle(self) -> None:
+        """Wait until the views contain all that is recorded by now, so that a client reads its own writes.
+
+        After a second a list is answered as it is.
+        """
+        wait_for(self.ledger, self.ledger.bound(), views=VIEWS, projector=self._projector, seconds=FRESH)
