@@ -13,11 +13,31 @@ from starlette.routing import BaseRoute
 from ledger import Ledger
 
 from ..access import Access
-from . import admin
+from . import (
+    admin,
+    artifacts,
+    automations,
+    blocks,
+    deployments,
+    flow_runs,
+    flows,
+    limits,
+    logs,
+    saved_searches,
+    states,
+    task_runs,
+    variables,
+    work_pools,
+    work_queues,
+)
 from .refusals import HANDLERS
 from .services import PrefectSettings, Services
 
-ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (admin.ROUTES,)
+ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (
+    flow_runs.ROUTES, task_runs.ROUTES, flows.ROUTES, admin.ROUTES, logs.ROUTES, limits.ROUTES,
+    deployments.ROUTES, work_pools.ROUTES, work_queues.ROUTES, blocks.ROUTES, variables.ROUTES,
+    artifacts.ROUTES, automations.ROUTES, states.ROUTES, saved_searches.ROUTES,
+)  # fmt: skip
 """The routes of each resource, those that are called most often first."""
 
 

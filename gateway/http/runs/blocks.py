@@ -127,7 +127,7 @@ class DocumentQuestion(Question):
 
 @ROUTES.post(f"{DOCUMENT}/", status=201)
 def create(call: Call, body: dict[str, Any]) -> Any:
-    """A new document; 409 if its type has one of this name. Secret values are encrypted before they are kept."""
+    """A new document; 409 if its type has one of this name. Secrets are encrypted before they are kept."""
     return call.services.blocks.create(body)
 
 

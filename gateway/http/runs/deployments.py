@@ -6,13 +6,12 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta
+from projections.runs import scheduled_runs
 
 from ledger import RecordNotFound
-from ledger.runs.flow_run import FlowRun
-from ledger.runs.flow_runs import flow_run_shown
+from ledger.runs.flow_run import FlowRun, flow_run_shown
 from ledger.runs.records import Record
 from ledger.runs.states import scheduled
-from projections.runs import scheduled_runs
 
 from ..problems import Refusal
 from .bodies import Body, Given, given

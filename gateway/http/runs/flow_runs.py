@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from msgspec import UNSET
+from projections.runs import count_flow_runs, flow_runs, lateness
 from starlette.responses import PlainTextResponse, Response
 
-from ledger.runs.flow_runs import flow_run_shown
+from ledger.runs.flow_run import flow_run_shown
 from ledger.runs.states import pending
-from projections.runs import count_flow_runs, flow_runs, lateness
 
 from .bodies import Body, Given, given
 from .calls import Call, Reply, Routes
@@ -69,11 +69,11 @@ def get(call: Call, id: str) -> Any:
 def create(call: Call, body: NewFlowRun) -> Reply:
     """Create a flow run; a repeat with the same flow and idempotency key answers the first one (200)."""
     fields = given(body)
-    flow_id, state = fields.pop("flow_id"), fields.pop("state")
+    flow_id = fields.pop("flow_id")
     fields |= call.services.queue_of(fields.pop("work_pool_name", None), fields.pop("work_queue_name", None))
     fields |= created_by(call)
-    first = pending() if body.state is None else body.state.state()
-    run, created = call.services.flow_runs.create(flow_id, state=first, **fields)
+    fields["state"] = pending() if body.state is None else body.state.state()
+    run, created = call.services.flow_runs.create(flow_id, **fields)
     return Reply(flow_run_shown(run), 201 if created else 200)
 
 
@@ -120,8 +120,7 @@ def change(call: Call, id: str, body: FlowRunChange) -> None:
 @ROUTES.patch("/{id:uuid}/labels")
 def label(call: Call, id: str, body: dict[str, Any]) -> None:
     """Add labels, or replace those of the same names."""
-    runs = call.services.flow_runs
-    runs.change(id, labels={**(runs.get(id).labels or {}), **body})
+    call.services.flow_runs.change(id, labels=body)
 
 
 @ROUTES.delete("/{id:uuid}")
@@ -136,7 +135,7 @@ def bulk_delete(call: Call, body: Question) -> Any:
     return deleted(call, body, flow_runs, call.services.flow_runs.delete)
 
 
-class BulkProposal(Question):
+class BulkProposal(Question, kw_only=True):
     """A state that is proposed to several flow runs."""
 
     state: ProposedState

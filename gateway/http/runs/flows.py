@@ -11,7 +11,6 @@ from .calls import Call, Reply, Routes
 from .lists import Question, counted, counting, deleted, listed, paginated, reading
 from .stubs import record_or_stub, shown
 
-
 ROUTES = Routes("/flows")
 FLOWS, COUNT = reading("flows"), counting("flows")
 Labels = dict[str, Any] | None

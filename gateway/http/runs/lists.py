@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta
+from projections.runs import count_records, records
 
 from ledger.runs.records import Record
-from projections.runs import count_records, records
 
 from .bodies import Body
 from .calls import Call
@@ -23,8 +23,8 @@ Offset: TypeAlias = Annotated[int, Meta(ge=0, lt=2**40)]
 PageNumber: TypeAlias = Annotated[int, Meta(ge=1, lt=2**30)]
 
 
-class Question(Body):
-    """Which objects are meant: filters by kind, as `projections.runs` reads them. Further ones are ignored."""
+class Question(Body, kw_only=True):
+    """Which objects are meant: filters by kind, as `projections.runs` reads them; others are ignored."""
 
     flows: Filter = None
     flow_runs: Filter = None

@@ -37,12 +37,12 @@ class Proposal(Body):
     force: bool = False
 
 
-def replied(answer: Answer) -> Reply:
+def replied(answer: Answer[Any]) -> Reply:
     """The verdict on a proposal; 201 if a state was recorded."""
     return Reply(verdict(answer), 201 if answer.written else 200)
 
 
-def verdict(answer: Answer) -> dict[str, Any]:
+def verdict(answer: Answer[Any]) -> dict[str, Any]:
     """The verdict on a proposal as JSON; of a wait, whole seconds: clients take no fractions."""
     status, details = answer.status, {"type": f"{answer.status.lower()}_details"}
     told: dict[str, Any] = dict(details)

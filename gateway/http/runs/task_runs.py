@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from ledger.runs.task_runs import task_run_shown
 from msgspec import UNSET
+from projections.runs import count_task_runs, task_runs
 
 from ledger.runs.states import pending
-from ledger.runs.task_runs import task_run_shown
-from projections.runs import count_task_runs, task_runs
 
 from .bodies import Body, Given, given
 from .calls import Call, Reply, Routes
 from .lists import Question, counted, listed, paginated
-from .states import ProposedState, Proposal, replied
+from .states import Proposal, ProposedState, replied
 
 ROUTES = Routes("/task_runs")
 Object = dict[str, Any]
@@ -58,10 +58,8 @@ def get(call: Call, id: str) -> Any:
 @ROUTES.post("/")
 def create(call: Call, body: NewTaskRun) -> Reply:
     """Create a task run; a repeat with the same keys answers the first one (200)."""
-    fields = given(body)
-    state = fields.pop("state")
-    first = pending() if state is None else body.state.state()
-    run, created = call.services.task_runs.create(state=first, **fields)
+    first = pending() if body.state is None else body.state.state()
+    run, created = call.services.task_runs.create(**{**given(body), "state": first})
     return Reply(task_run_shown(run), 201 if created else 200)
 
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from msgspec import Meta
+from projections.runs import scheduled_runs
 
 from ledger import RecordNotFound
-from ledger.runs.flow_runs import flow_run_shown
+from ledger.runs.flow_run import flow_run_shown
 from ledger.runs.records import Record
-from projections.runs import scheduled_runs
 
 from ..problems import Refusal
 from .bodies import Body, FieldsOf

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from ledger import RecordExists, RecordNotFound
-from ledger.runs.flow_runs import flow_run_shown
-from ledger.runs.records import Record
 from projections.runs import count_flow_runs, scheduled_runs
+
+from ledger import RecordExists, RecordNotFound
+from ledger.runs.flow_run import flow_run_shown
+from ledger.runs.records import Record
 
 from .bodies import Body, FieldsOf
 from .calls import Call, Routes
@@ -30,10 +32,8 @@ def create(call: Call, body: Fields) -> Any:
     try:
         pools.get(AGENTS)
     except RecordNotFound:
-        try:
+        with suppress(RecordExists):
             pools.create({"name": AGENTS, "type": "prefect-agent"})
-        except RecordExists:
-            pass
     if body.get("name") == "default":
         return queue_shown(pools.queue(AGENTS, "default"), AGENTS)
     return queue_shown(pools.create_queue(AGENTS, body), AGENTS)
