@@ -30,7 +30,9 @@ def test_a_row_of_a_flow_run_is_its_state(world: World) -> None:
     (row,) = rows(world.log, "SELECT * FROM ledger_views.flow_runs WHERE name = 'blue-bee'")
     run = world.log.load(OpenFlowRun, world.ids["b"])
     assert (row["id"], row["version"], row["status"]) == (world.ids["b"], run.version, "running")
-    shown = {name: row[name] for name in row.keys() - {"position", "version", "stream", "state", "tags", "id"}}
+    shown = {
+        name: row[name] for name in row.keys() - {"position", "version", "stream", "state", "tags", "id"}
+    }
     assert shown == {name: getattr(run.state, name) for name in shown}
     assert tuple(row["tags"]) == run.state.tags
     assert flow_runs(world.log, {"flow_runs": {"name": {"any_": ["blue-bee"]}}})[0].state == run.state.state

@@ -17,15 +17,12 @@ from . import (
     admin,
     artifacts,
     automations,
-    blocks,
-    deployments,
     flow_runs,
     flows,
     limits,
     logs,
     saved_searches,
     states,
-    task_runs,
     variables,
     work_pools,
     work_queues,
@@ -34,8 +31,8 @@ from .refusals import HANDLERS
 from .services import PrefectSettings, Services
 
 ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (
-    flow_runs.ROUTES, task_runs.ROUTES, flows.ROUTES, admin.ROUTES, logs.ROUTES, limits.ROUTES,
-    deployments.ROUTES, work_pools.ROUTES, work_queues.ROUTES, blocks.ROUTES, variables.ROUTES,
+    flow_runs.ROUTES, flows.ROUTES, admin.ROUTES, logs.ROUTES, limits.ROUTES,
+  work_pools.ROUTES, work_queues.ROUTES, variables.ROUTES,
     artifacts.ROUTES, automations.ROUTES, states.ROUTES, saved_searches.ROUTES,
 )  # fmt: skip
 """The routes of each resource, those that are called most often first."""

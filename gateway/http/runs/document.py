@@ -36,7 +36,7 @@ def document() -> dict[str, Any]:
         told = paths.setdefault(PARAMETER.sub(r"{\1}", path), {})
         told[method.lower()] = _operation(path, endpoint, schemas)
     return {
-        "openapi": "3.1.0", "info": {"title": "Prefect-compatible API of the pipeline ledger", "version": "1"},
+        "openapi": "3.1.0", "info": {"title": "Prefect-compatible API", "version": "1"},
         "paths": paths, "components": {"schemas": schemas},
     }  # fmt: skip
 

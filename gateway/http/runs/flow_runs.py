@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import UNSET
-from projections.runs import count_flow_runs, flow_runs, lateness
 from starlette.responses import PlainTextResponse, Response
 
 from ledger.runs.flow_run import flow_run_shown
 from ledger.runs.states import pending
+from projections.runs import count_flow_runs, flow_runs, lateness
 
 from .bodies import Body, Given, given
 from .calls import Call, Reply, Routes
@@ -149,18 +149,6 @@ def bulk_set_state(call: Call, body: BulkProposal) -> Any:
     runs = call.services.flow_runs
     told = [(id, verdict(runs.set_state(id, body.state.state(), force=body.force))) for id in ids]
     return {"results": [{"flow_run_id": id, **one} for id, one in told]}
-
-
-class Resume(Body):
-    """What a paused run is resumed with. run_input: the values that it waits for."""
-
-    run_input: Object | None = None
-
-
-@ROUTES.post("/{id:uuid}/resume")
-def resume(call: Call, id: str, body: Resume) -> Reply:
-    """Let a paused flow run go on."""
-    return replied(call.services.flow_runs.resume(id, body.run_input))
 
 
 class NewInput(Body):

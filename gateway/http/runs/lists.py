@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta
-from projections.runs import count_records, records
 
 from ledger.runs.records import Record
+from projections.runs import count_records, records
 
 from .bodies import Body
 from .calls import Call

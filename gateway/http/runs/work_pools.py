@@ -7,13 +7,12 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from msgspec import Meta
-from projections.runs import scheduled_runs
 
 from ledger import RecordNotFound
 from ledger.runs.flow_run import flow_run_shown
 from ledger.runs.records import Record
+from projections.runs import scheduled_runs
 
-from ..problems import Refusal
 from .bodies import Body, FieldsOf
 from .calls import Call, Routes
 from .lists import MOST, Limit, Question, counted, counting, listed, reading
@@ -28,7 +27,6 @@ POOLS, COUNT = reading("work_pools"), counting("work_pools")
 @ROUTES.post("/", status=201)
 def create(call: Call, body: PoolFields) -> Any:
     """A new pool with its queue `default`; 409 if there is one of this name."""
-    _check_name(body.get("name"))
     return call.services.work_pools.create(body).shown()
 
 
@@ -66,8 +64,7 @@ def poll(call: Call, name: str, body: Poll) -> Any:
     found = scheduled_runs(
         call.services.ledger, pool=pool.id, queues=ids, before=body.scheduled_before, limit=limit
     )
-    pools.polled(pool.id, ids)
-    call.services.deployments.polled([run.deployment_id for run in found if run.deployment_id])
+    pools.polled(queues)
     return [
         {"work_pool_id": pool.id, "work_queue_id": run.work_queue_id, "flow_run": flow_run_shown(run)}
         for run in found
@@ -97,13 +94,15 @@ def queue(call: Call, pool: str, name: str) -> Any:
 @ROUTES.patch("/{pool}/queues/{name}")
 def change_queue(call: Call, pool: str, name: str, body: QueueFields) -> None:
     """Change a queue of a pool."""
-    call.services.work_pools.change_queue(pool, name, body)
+    pools = call.services.work_pools
+    pools.change_queue(pools.queue(pool, name).id, body)
 
 
 @ROUTES.delete("/{pool}/queues/{name}")
 def delete_queue(call: Call, pool: str, name: str) -> None:
     """Delete a queue of a pool; its default queue stays."""
-    call.services.work_pools.delete_queue(pool, name)
+    pools = call.services.work_pools
+    pools.delete_queue(pools.queue(pool, name).id)
 
 
 class Heartbeat(Body):
@@ -121,16 +120,16 @@ def heartbeat(call: Call, pool: str, body: Heartbeat) -> None:
 
 @ROUTES.look("/{pool}/workers/filter")
 def workers(call: Call, pool: str, body: Question) -> Any:
-    """The workers of a pool by filters."""
-    parent = call.services.work_pools.get(pool).id
-    return listed(call, body, reading("workers", parent=parent), shown)
+    """The workers of a pool by filters, with their last heartbeats."""
+    pools = call.services.work_pools
+    found = listed(call, body, reading("workers", parent=pools.get(pool).id), lambda one: one)
+    return pools.workers_shown(found)
 
 
 @ROUTES.delete("/{pool}/workers/{name}")
 def delete_worker(call: Call, pool: str, name: str) -> None:
     """Forget a worker."""
-    records = call.services.records
-    records.delete("worker", records.named("worker", call.services.work_pools.get(pool).id, name).id)
+    call.services.work_pools.delete_worker(pool, name)
 
 
 @ROUTES.get("/{name}")
@@ -159,9 +158,3 @@ def delete(call: Call, name: str) -> None:
 def queue_shown(queue: Record, pool: str | None) -> dict[str, Any]:
     """A queue as JSON, with the name of its pool."""
     return {**queue.shown(), "work_pool_name": pool}
-
-
-def _check_name(name: object) -> None:
-    if isinstance(name, str) and name.lower().startswith("prefect"):
-        detail = "Work pools starting with 'Prefect' are reserved for internal use."
-        raise Refusal(403, "Forbidden", detail)

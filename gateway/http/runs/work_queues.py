@@ -6,11 +6,10 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from projections.runs import count_flow_runs, scheduled_runs
-
 from ledger import RecordExists, RecordNotFound
 from ledger.runs.flow_run import flow_run_shown
 from ledger.runs.records import Record
+from projections.runs import count_flow_runs, scheduled_runs
 
 from .bodies import Body, FieldsOf
 from .calls import Call, Routes
@@ -92,20 +91,20 @@ def poll(call: Call, id: str, body: Poll) -> Any:
         call.services.ledger, pool=pool, queues=[id], before=body.scheduled_before, limit=limit
     )
     if "x-prefect-ui" not in call.headers:
-        call.services.work_pools.polled(pool, [id])
+        call.services.work_pools.polled([queue])
     return [flow_run_shown(run) for run in found]
 
 
 @ROUTES.patch("/{id:uuid}")
 def change(call: Call, id: str, body: Fields) -> None:
     """Change a queue."""
-    call.services.work_pools.change_queue(None, id, body)
+    call.services.work_pools.change_queue(id, body)
 
 
 @ROUTES.delete("/{id:uuid}")
 def delete(call: Call, id: str) -> None:
     """Delete a queue."""
-    call.services.work_pools.delete_queue(None, id)
+    call.services.work_pools.delete_queue(id)
 
 
 def _pool_of(call: Call, queue: Record, names: dict[str, str | None]) -> str | None:

@@ -9,7 +9,6 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import content_type_conformance
 
 from gateway.http.runs.document import PARAMETER, document, routes
 from ledger.tokens import Role
@@ -28,7 +27,15 @@ def filled(path: str) -> str:
 
 def test_only_the_handshake_is_open_and_what_changes_needs_an_operator() -> None:
     assert {path for _, path, role in TABLE if role is None} == OPEN
-    asking = ("/filter", "/count", "/paginate", "/lateness", "/history", "/logs/filter", "count-by/{countable}")
+    asking = (
+        "/filter",
+        "/count",
+        "/paginate",
+        "/lateness",
+        "/history",
+        "/logs/filter",
+        "count-by/{countable}",
+    )
     for method, path, role in TABLE:
         if role is Role.READER:
             assert method == "GET" or path.endswith(asking), path
