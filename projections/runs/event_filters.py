@@ -4,8 +4,8 @@ The filters of Prefect's events, as /events/out and POST /events/filter take the
     {"occurred": {"since": T, "until": T}, "event": {"name": […], "prefix": […]}, "resource": {"id": […]},
      "related": {"role": […]}, "any_resource": {"id_prefix": […]}, "id": {"id": […]}, "text": {"query": "x"}}
 
-A label matches one of its values, in which * stands for any characters and ! in front for "not". Prefect's own
-server ignores `related` for the events that it streams; here it means the same everywhere.
+A label matches one of its values, in which * stands for any characters and ! in front for "not". Prefect's
+own server ignores `related` for the events that it streams; here it means the same everywhere.
 """
 
 from __future__ import annotations

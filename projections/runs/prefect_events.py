@@ -5,10 +5,10 @@ Prefect's events, derived from the log when they are read: changes of state, and
     events.of(batch)                          of what a follower of the log was given
     events.read(EventFilter.of(body))         a page of history
 
-Prefect's own server emits the events of flow runs beside the transaction that changes the state: they may be
-lost, or announce what was rolled back (spec W3-08). Here an event is the fact itself in another form: its id is
-that of the state, `follows` names the state before, and nothing is stored twice. Events of task runs are those
-that their clients sent, and so are all others. They come in the order of the log.
+Prefect's own server emits the events of flow runs beside the transaction that changes the state: they may
+be lost, or announce what was rolled back (spec W3-08). Here an event is the fact itself in another form: its
+id is that of the state, `follows` names the state before, and nothing is stored twice. Events of task runs
+are those that their clients sent, and so are all others. They come in the order of the log.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class PrefectEvents:
 
     def _runs(self, facts: Sequence[Recorded]) -> dict[tuple[str, int], Any]:
         """The state of each fact's run after it, by stream and version."""
-        kinds = {OpenFlowRun.CATEGORY: OpenFlowRun, OpenTaskRun.CATEGORY: OpenTaskRun}
+        kinds: dict[str, Any] = {OpenFlowRun.CATEGORY: OpenFlowRun, OpenTaskRun.CATEGORY: OpenTaskRun}
         wanted = {fact.stream: fact for fact in facts if fact.stream.partition("/")[0] in kinds}
         opened = [kinds[name.partition("/")[0]](*split_name(name)[1]) for name in wanted]
         now = {(one.name, one.version): one.state for one in self.ledger.load_each(opened)}
@@ -147,7 +147,9 @@ class PrefectEvents:
         match told:
             case FlowRunStateSet() if run is not None:
                 event = self._of_flow_run(told, run, fact.recorded_at)
-            case TaskRunStateSet() | TaskRunStateCameLate() if run is not None and getattr(told, "reported", True):
+            case TaskRunStateSet(reported=False):
+                return None
+            case TaskRunStateSet() | TaskRunStateCameLate() if run is not None:
                 event = self._of_task_run(told, run, fact)
             case RunEventReceived():
                 event = plain(told.model_dump())
@@ -179,24 +181,24 @@ class PrefectEvents:
         """As its client sent it, as far as the facts keep it."""
         state = state_in(run, fact, recorded.recorded_at)
         initial: Any = getattr(fact, "initial", None)
-        first = self._created(recorded.stream)
-        shown = {name: value for name, value in task_run_shown(run).items() if name not in _NOT_SENT}
+        first, now = self._created(recorded.stream), task_run_shown(run)
+        sent = {name: now[name] for name in now if name not in _NOT_SENT and now[name] is not None}
+        labels = _labels_of("task-run", run.id, run.name, run.run_count, state)
+        details = {"state_details": plain(state.state_details), "data": plain(state.data)}
         return {
             "id": state.id,
             "occurred": time_text(state.timestamp),
             "event": f"prefect.task-run.{state.name}",
-            "resource": {
-                **_labels_of("task-run", run.id, run.name, run.run_count, state), "prefect.orchestration": "client"
-            },
+            "resource": {**labels, "prefect.orchestration": "client"},
             "related": [] if first is None else [dict(one) for one in first.related],
             "payload": {
                 "intended": {"from": initial["type"] if initial else None, "to": state.type.value},
                 "initial_state": {"type": initial["type"], "name": initial["name"]} if initial else None,
-                "validated_state": {**_payload(state), "state_details": plain(state.state_details), "data": state.data},
-                "task_run": {name: value for name, value in shown.items() if value is not None},
+                "validated_state": {**_payload(state), **details},
+                "task_run": sent,
             },
             "follows": fact.follows,
-        }  # fmt: skip
+        }
 
     def _created(self, stream: str) -> TaskRunCreated | None:
         """The first fact of a task run, which has the resources that its client named."""
@@ -320,7 +322,8 @@ def _condition(wanted: EventFilter) -> tuple[sql.Composed, dict[str, Any]]:
         "named_from": ("prefixes", _patterns(names.prefix)),
         "not_named_from": ("excluded_prefixes", _patterns(names.exclude_prefix)),
         "of_streams": ("streams", [name for id in wanted.resource.id for name in _streams(id)]),
-        "with_ids": ("ids", list(wanted.ids)), "since": ("since", wanted.since), "until": ("until", wanted.until),
+        "with_ids": ("ids", list(wanted.ids)), "since": ("since", wanted.since),
+        "until": ("until", wanted.until),
     }  # fmt: skip
     for part, (name, value) in given.items():
         if value:

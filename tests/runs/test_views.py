@@ -23,7 +23,7 @@ from tests.runs.given_reads import VIEWS, World, flow_run, projector, state
 
 def rows(log: Ledger, statement: str) -> list[dict[str, Any]]:
     with log.reader() as connection:
-        return connection.cursor(row_factory=dict_row).execute(statement).fetchall()  # type: ignore[call-overload, no-any-return]
+        return connection.cursor(row_factory=dict_row).execute(statement).fetchall()
 
 
 def test_a_row_of_a_flow_run_is_its_state(world: World) -> None:
@@ -46,7 +46,7 @@ def test_w3_10_the_views_are_the_fold_of_the_log(world: World) -> None:
 
 
 def test_w3_10_manipulated_rows_are_found_and_repaired(log: Ledger, admin_dsn: str) -> None:
-    """Prefect's columns beside the state may disagree with history, and nothing rebuilds them; here it does."""
+    """Columns beside the state may disagree with history in Prefect's tables, and nothing rebuilds them."""
     world = given_reads.make(log)
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
         admin.execute("UPDATE ledger_views.flow_runs_1 SET state_name = 'Completed' WHERE name = 'blue-bee'")
@@ -57,9 +57,9 @@ def test_w3_10_manipulated_rows_are_found_and_repaired(log: Ledger, admin_dsn: s
         check = ViewCheck(KNOWN.views[name])
         (wrong[name],) = check.differences(log, ALL, lambda _: None)
         assert check.repair(log, wrong[name]) == "repaired"
-    assert wrong["flow_runs"].stream == f"flow_run/{world.ids['b']}"
-    assert wrong["task_runs"].stream == f"task_run/{world.ids['t1']}"
-    assert [change.field for change in wrong["task_runs"].fields] == ["end_time"]
+    assert wrong["flow_runs"].about == f"flow_run/{world.ids['b']}"
+    assert wrong["task_runs"].about == f"task_run/{world.ids['t1']}"
+    assert [change.name for change in wrong["task_runs"].fields] == ["end_time"]
     again = [*(ViewCheck(KNOWN.views[name]).differences(log, ALL, lambda _: None) for name in VIEWS)]
     assert [found for differences in again for found in differences] == []
     assert [one["name"] for one in records(log, "variables")] == ["apple", "banana", "cherry"]
