@@ -291,7 +291,7 @@ class Records:
         one that has it.
         """
         made = checked_uuid(id) if id is not None else new_id()
-        opened, named = self._new(kind, made, fields, since)
+        opened, *named = self.prepared(kind, fields, id=made, since=since)
         try:
             return self._committed(opened, named, also)
         except StreamConflict:
@@ -382,6 +382,22 @@ class Records:
         opened = self.open(kind, id)
         return append_of(opened) if opened.change(fields) else None
 
+    def prepared(
+        self, kind: str, fields: Mapping[str, Any], *, id: str | None = None, since: datetime | None = None
+    ) -> tuple[OpenRecord, *tuple[OpenName, ...]]:
+        """A new record and its name, open and not appended, as if nothing were recorded of them.
+
+        For who creates a record together with other streams: a StreamConflict of the append says that the
+        name or the id is taken. Raises BadRecord.
+        """
+        opened = open_class(kind)(checked_uuid(id) if id is not None else new_id())
+        opened.create(fields, since)
+        if (name := opened.unique_name) is None:
+            return (opened,)
+        named = OpenName(kind, *name)
+        named.take(opened.id)
+        return opened, named
+
     def _create(
         self,
         kind: str,
@@ -395,18 +411,6 @@ class Records:
         opened.create(fields, since)
         named = self._renamed(opened, None)
         return self._committed(opened, named, also)
-
-    def _new(
-        self, kind: str, id: str, fields: Mapping[str, Any], since: datetime | None
-    ) -> tuple[OpenRecord, list[OpenName]]:
-        """A new record and its name, as if nothing were recorded of them; the append finds out."""
-        opened = open_class(kind)(id)
-        opened.create(fields, since)
-        if (name := opened.unique_name) is None:
-            return opened, []
-        named = OpenName(kind, *name)
-        named.take(id)
-        return opened, [named]
 
     def _renamed(self, opened: OpenRecord, before: tuple[str, ...] | None) -> list[OpenName]:
         """The names that a decision frees and takes. Raises RecordExists."""

@@ -220,6 +220,11 @@ def test_a_writer_reads_and_keeps_tracking_but_has_no_other_way_to_the_log(
         " WHERE table_schema = 'ledger_stored' AND grantee = 'ledger_stored_writer' GROUP BY 1 ORDER BY 1"
     ).fetchall()
     declared = [(name, "SELECT") for name in ("sets", "topic_statuses")]
-    workers = [(name, "DELETE INSERT SELECT UPDATE") for name in ("elections", "leases", "rates", "workers")]
-    kept = [("snapshots", "INSERT"), ("tracking", "INSERT SELECT UPDATE")]
+    tables = ("elections", "leases", "rates", "run_leases", "workers")
+    workers = [(name, "DELETE INSERT SELECT UPDATE") for name in tables]
+    kept = [
+        ("run_logs", "DELETE INSERT SELECT"),
+        ("snapshots", "INSERT"),
+        ("tracking", "INSERT SELECT UPDATE"),
+    ]
     assert rights == sorted([*declared, *workers, *kept])

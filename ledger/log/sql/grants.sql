@@ -31,5 +31,6 @@ GRANT SELECT, INSERT, UPDATE ON {schema}.tracking TO {writer};
 REVOKE SELECT ON {schema}.snapshots FROM {writer}; -- of an older installation: states are the reader's to read
 GRANT INSERT ON {schema}.snapshots TO {writer};
 GRANT SELECT (version) ON {schema}.snapshots TO {writer}; -- which versions were kept is returned
-GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.leases, {schema}.workers, {schema}.rates, {schema}.elections TO {writer};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.leases, {schema}.workers, {schema}.rates, {schema}.elections,
+                                        {schema}.run_leases TO {writer};
 GRANT SELECT, INSERT, DELETE ON {schema}.run_logs TO {writer};

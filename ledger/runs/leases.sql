@@ -1,0 +1,63 @@
+-- Leases of runs. {schema} is the ledger's schema. A kept lease ran out before, and may be taken again.
+
+-- name: put
+-- Put a lease, or renew it; its data are replaced unless none are given.
+INSERT INTO {schema}.run_leases AS l (taken_at, until, seconds, kind, key, data)
+VALUES (clock_timestamp(), clock_timestamp() + %(seconds)s * interval '1 second', %(seconds)s, %(kind)s, %(key)s,
+        coalesce(%(data)s::jsonb, '{{}}'))
+ON CONFLICT (kind, key) DO UPDATE
+   SET until = excluded.until, seconds = excluded.seconds, data = coalesce(%(data)s::jsonb, l.data)
+RETURNING true;
+
+-- name: put_if_absent
+-- Put leases where there are none; the keys of those that were put.
+INSERT INTO {schema}.run_leases (taken_at, until, seconds, kind, key, data)
+SELECT clock_timestamp(), clock_timestamp() + %(seconds)s * interval '1 second', %(seconds)s, %(kind)s, key, data::jsonb
+  FROM unnest(%(keys)s::text[], %(data)s::text[]) u (key, data)
+ON CONFLICT (kind, key) DO NOTHING
+RETURNING key;
+
+-- name: renew
+-- Renew a lease that is there; a row if it is.
+UPDATE {schema}.run_leases
+   SET until = clock_timestamp() + %(seconds)s * interval '1 second', seconds = %(seconds)s
+ WHERE kind = %(kind)s AND key = %(key)s
+RETURNING true;
+
+-- name: release
+-- Delete leases; a row for each.
+DELETE FROM {schema}.run_leases WHERE kind = %(kind)s AND key = ANY (%(keys)s::text[]) RETURNING key;
+
+-- name: take_expired
+-- Take out leases that ran out, the oldest first. One caller gets each; one that is renewed at this moment stays. Where
+-- `kept` names a kind, the lease is kept under it for `keep` seconds, so that its holder can take it again.
+WITH late AS MATERIALIZED (
+    SELECT kind, key FROM {schema}.run_leases
+     WHERE kind = %(kind)s AND until < clock_timestamp() ORDER BY until LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM {schema}.run_leases l USING late WHERE l.kind = late.kind AND l.key = late.key RETURNING l.*
+), saved AS (
+    INSERT INTO {schema}.run_leases (taken_at, until, seconds, kind, key, data)
+    SELECT taken_at, clock_timestamp() + %(keep)s * interval '1 second', seconds, %(kept)s::text, key, data
+      FROM gone WHERE %(kept)s::text IS NOT NULL
+    ON CONFLICT (kind, key) DO UPDATE SET until = excluded.until, data = excluded.data
+)
+SELECT key, until, seconds, data, taken_at FROM gone ORDER BY until, key;
+
+-- name: one
+-- One lease, and whether it still lasts.
+SELECT key, until, seconds, data, taken_at, until > clock_timestamp() AS lasts
+  FROM {schema}.run_leases WHERE kind = %(kind)s AND key = %(key)s;
+
+-- name: lasting
+-- Those of these keys whose leases last.
+SELECT key FROM {schema}.run_leases
+ WHERE kind = %(kind)s AND key = ANY (%(keys)s::text[]) AND until > clock_timestamp();
+
+-- name: all
+-- All leases of a kind, ordered by when they run out.
+SELECT key, until, seconds, data, taken_at FROM {schema}.run_leases WHERE kind = %(kind)s ORDER BY until, key;
+
+-- name: clock
+-- The time, by the clock that stamps events.
+SELECT clock_timestamp();
