@@ -11,13 +11,15 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
 from ledger import Ledger
+from ledger.runs.client_events import ClientEvents
 
 from ..access import Access
-from . import admin
+from . import admin, socket_routes
 from .refusals import HANDLERS
 from .services import PrefectSettings, Services
+from .socket_routes import Sockets
 
-ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (admin.ROUTES,)
+ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (admin.ROUTES, socket_routes.ROUTES)
 """The routes of each resource, those that are called most often first."""
 
 
@@ -37,6 +39,8 @@ class PrefectApi:
         stop: ends sockets, so that a server can stop.
         """
         state = self.app.state
-        with Services(ledger, self.settings) as services:
+        record = ClientEvents(ledger).record
+        with Services(ledger, self.settings) as services, Sockets(record) as sockets:
             state.services, state.access, state.stop = services, access, stop
+            state.sockets = sockets
             yield
