@@ -1,5 +1,5 @@
 """
-What is new, told to many sockets: one thread reads it once for all of them, each gets what its filter lets in.
+What is new, told to many sockets: one thread reads it once for all, each gets what its filter lets in.
 
 A client first subscribes, which gives a place in the history; it then reads for itself what was before that
 place and is told everything after it: so there is no gap, and nothing comes twice. A client that does not
@@ -122,7 +122,8 @@ class Feed:
                 continue
             except LedgerError as error:  # another history: everybody begins anew
                 LOG.error("%s: %s", self._name, error)
-                return self._give_up(quiet)
+                self._give_up(quiet)
+                return
             if items is None:
                 self._wakeup.wait(seen, PAUSE, quiet)
             else:

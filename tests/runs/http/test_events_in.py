@@ -1,4 +1,4 @@
-"""`/api/events/in` of the whole server: what a client of Prefect sends becomes task runs and events of runs."""
+"""`/api/events/in` of the whole server: what clients send becomes task runs and events."""
 
 from __future__ import annotations
 
