@@ -6,7 +6,8 @@ Which server: a WebSocket application must answer a ping, and the close, only af
 protocol must be open to change:
 
 - uvicorn takes the class of its WebSocket protocol as a parameter. Its protocol on wsproto gets each ping as
-  an event and answers in `handle_ping`, and a close in `handle_close`: a subclass overrides both. Taken.
+  an event and answers in `handle_ping`, and a close in `handle_close`: a subclass overrides both. Taken:
+  `socket_protocol`.
 - uvicorn on websockets' sans-I/O protocol: that library queues the pong itself when it reads a ping frame.
 - hypercorn also uses wsproto, but answers pings inside its stream class, which no parameter replaces.
 - granian answers pings in Rust.
@@ -23,11 +24,12 @@ from threading import Event
 from typing import Final
 
 import uvicorn
-from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
 from ledger import Ledger
 
 from .app import Settings, make_app
+from .bodies import MAX_BODY
+from .socket_protocol import OrderedProtocol
 
 GRACE: Final = 10
 """Seconds that requests have to end after a stop."""
@@ -70,8 +72,9 @@ def serve(
     """Serve the ledger until `stop` is set; then requests under way may end. ready: called once."""
     app = make_app(ledger, stop, settings)
     config = uvicorn.Config(
-        app, http="httptools", loop="uvloop", ws=WSProtocol, log_config=None, access_log=False,
+        app, http="httptools", loop="uvloop", ws=OrderedProtocol, log_config=None, access_log=False,
         timeout_graceful_shutdown=GRACE, limit_concurrency=CONNECTIONS, server_header=False,
+        ws_max_size=MAX_BODY, ws_per_message_deflate=False,  # which costs 300 KB a socket
     )  # fmt: skip
     server = Server(config, stop)
     ready()

@@ -206,15 +206,16 @@ def append_to(stream: str, events: Sequence[Event | Body], expected: Expected | 
     return Append(stream, bodies, expected, status)  # type: ignore[arg-type]
 
 
-def append_of(stream: Stream[Any, Any]) -> Append:
+def append_of(stream: Stream[Any, Any], bodies: Sequence[Body] | None = None) -> Append:
     """The append of an opened stream's new events, at exactly its version, with the state after them.
 
-    It contains the status even where the events do not change it, so that a dropped head gets it back.
+    bodies: the new events as they are stored, where the caller has them already. The append contains the
+    status even where the events do not change it, so that a dropped head gets it back.
     """
     now = stream.state.status
     return Append(
         stream.name,
-        [body_of(event) for event in stream.news],
+        [body_of(event) for event in stream.news] if bodies is None else bodies,
         Exact(stream.version),
         status=status_of(stream.news) or (None if now is None else str(now)),
         state=dump(stream.state),

@@ -2,7 +2,8 @@
 Runs of flows and tasks, and the records of the server that keeps them.
 
     flow_run/ID     a flow run: the states that it was in, the proposals that were refused, its inputs
-    task_run/ID     a task run
+    task_run/ID     a task run: the same, and the states that its client reports
+    run_event/ID    the events that clients send about a resource
 
 A proposed state goes through the rules of a policy (`orchestration`, `flow_rules`); it is decided and
 recorded in one append. Records, such as flows, deployments and limits, are streams of their own
@@ -10,12 +11,15 @@ kinds (`records`).
 """
 
 from ..domain.domain import Domain
+from .client_events import ClientEvents
 from .flow_run import FlowRun, OpenFlowRun, RunInput, flow_run_shown
 from .flow_runs import FlowRuns
 from .limit import OpenLimit
 from .orchestration import Answer, Change, Rule, Transform, Verdict, orchestrate
 from .policies import FlowRunPolicy, TaskRunPolicy
+from .run_event import OpenRunEvents
 from .states import TERMINAL, State, StateType
+from .task_run import OpenTaskRun, TaskRun, task_run_shown
 
 DOMAIN = Domain("runs", __name__)
 
@@ -24,17 +28,22 @@ __all__ = [
     "TERMINAL",
     "Answer",
     "Change",
+    "ClientEvents",
     "FlowRun",
     "FlowRunPolicy",
     "FlowRuns",
     "OpenFlowRun",
+    "OpenRunEvents",
+    "OpenTaskRun",
     "Rule",
     "RunInput",
     "State",
     "StateType",
+    "TaskRun",
     "TaskRunPolicy",
     "Transform",
     "Verdict",
     "flow_run_shown",
     "orchestrate",
+    "task_run_shown",
 ]

@@ -275,13 +275,13 @@ def recorded(
     common: dict[str, Any] = {
         "rule": change.rule,
         "reason": change.reason,
-        "initial": None if change.initial is None else _named(change.initial),
+        "initial": None if change.initial is None else named(change.initial),
         "transition_id": transition,
         "forced": change.forced,
     }
     if change.proposed is not None:
         state = change.proposed
-        proposed = _named(asked) if change.status is Verdict.REJECT else None
+        proposed = named(asked) if change.status is Verdict.REJECT else None
         opened.record(
             state_set(
                 status=state.type.lower(),
@@ -320,7 +320,8 @@ def answered(change: Change[R], run: R) -> Answer[R]:
     return Answer(change.status, run.state, change.reason, change.delay_seconds, change.rule, written, run)
 
 
-def _named(state: State) -> dict[str, Any]:
+def named(state: State) -> dict[str, Any]:
+    """A state as facts name one that is recorded elsewhere."""
     return {"id": state.id, "type": state.type.value, "name": state.name}
 
 

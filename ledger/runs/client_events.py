@@ -1,0 +1,286 @@
+"""
+The recording of what clients report over /events/in: frames of many sockets, in one transaction.
+
+    events = ClientEvents(log)
+    refused = events.record(frames)      returns after the commit: what is wrong with each frame, or None
+
+A report of a state becomes `task_run.created`, where the run is new, and `task_run.state_set`; every other
+event becomes `run_event.received`. Each event is recorded once, by its id: clients send again what was not
+confirmed. Facts have the claimed time of their event as `claimed_at` in their metadata.
+
+What this process has just written is kept open, so that the next report of a task run needs no read: a
+transaction is one call, and where another process wrote to one of its streams, what is there is read and
+decided anew. A killed process leaves all of a transaction, or nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from threading import Lock
+from typing import Any, Final, NamedTuple, cast
+
+from ..domain.event import Event
+from ..domain.stream import Stream
+from ..errors import AppendUncertain, BadInput, LedgerError, StreamConflict
+from ..log.append import Body, append_of, body_of
+from ..log.ledger import Ledger
+from ..log.recorded import Meta, Recorded
+from .frames import Frame, StateReport, read_frame
+from .names import NameTaken, OpenName
+from .orchestration import named
+from .run_event import HELD as HELD_EVENTS
+from .run_event import OpenRunEvents, RunEventReceived, RunEvents
+from .task_run import (
+    HELD,
+    OpenTaskRun,
+    TaskRun,
+    TaskRunCreated,
+    TaskRunStateCameLate,
+    TaskRunStateSet,
+    changed_fields,
+    is_late,
+)
+
+MOST: Final = 500
+"""Most frames in one transaction."""
+MOST_BYTES: Final = 8 * 2**20
+"""Bytes of events after which a transaction takes no further frame."""
+KEPT: Final = 4096
+"""How many streams are kept open."""
+ATTEMPTS: Final = 10
+"""How often a transaction is decided while other processes write to the same streams."""
+RESENT: Final = 2000
+"""How many of a stream's last events are looked through for one that may be sent again."""
+
+Opened = Stream[Any, Any]
+
+
+class ClientEvents:
+    """The events of clients, recorded in a ledger. Threads may share it; one records at a time."""
+
+    def __init__(self, ledger: Ledger, *, kept: int = KEPT) -> None:
+        self.ledger, self._kept = ledger, kept
+        self._lock = Lock()
+        self._open: OrderedDict[str, Opened] = OrderedDict()
+
+    def record(
+        self, frames: Sequence[Mapping[str, Any]], actor: str | None = None
+    ) -> list[LedgerError | None]:
+        """Record frames in their order; returns after the commit.
+
+        The result has one item for each frame: None where it is recorded now or was before, else the error
+        that says what is wrong with it. Such a frame is left out; the others are recorded. actor: who sent
+        them. Raises what is worth a repeat with the same frames: ServerUnavailable, StorageFull, and
+        StreamConflict where other processes kept coming first.
+        """
+        answers: list[LedgerError | None] = [None] * len(frames)
+        read = list[tuple[int, Frame | StateReport]]()
+        for nth, given in enumerate(frames):
+            try:
+                read.append((nth, read_frame(given)))
+            except BadInput as error:
+                answers[nth] = error
+        meta = self.ledger.meta(actor=actor)
+        with self._lock:
+            while read:
+                read = read[self._commit(read[:MOST], meta, answers) :]
+        return answers
+
+    def _commit(
+        self, some: Sequence[tuple[int, Frame | StateReport]], meta: Meta, answers: list[LedgerError | None]
+    ) -> int:
+        """Record the first of these frames in one transaction; returns how many they are."""
+        for attempt in range(1, ATTEMPTS + 1):
+            batch = _Batch(self.ledger, meta, self._targets([one for _, one in some], guess=attempt == 1))
+            try:
+                taken = batch.take(some, answers)
+                batch.commit()
+            except (StreamConflict, AppendUncertain):  # what may be recorded already is found by its id
+                self._forget(batch)
+                if attempt == ATTEMPTS:
+                    raise
+            except BaseException:
+                self._forget(batch)
+                raise
+            else:
+                self._keep(batch)
+                return taken
+        raise AssertionError("the last attempt raises")
+
+    def _targets(self, some: Sequence[Frame | StateReport], *, guess: bool) -> list[_Target]:
+        """Where each frame goes; streams that are not kept open are read in one call.
+
+        guess: take the first report of a task run for that of a new one; if it is not, the append conflicts.
+        """
+        keys = {name.name: name for one in some if (name := _key_of(one)) is not None}
+        names = cast("dict[str, OpenName]", self._load(keys, guessed=()))
+        owners = {name: opened.state.holder for name, opened in names.items()}
+        wanted, guessed, found = dict[str, Opened](), set[str](), list[tuple[str, str | None]]()
+        for one in some:
+            key = None if (name := _key_of(one)) is None else name.name
+            stream = _stream_of(one, owners, key)
+            wanted.setdefault(stream.name, stream)
+            found.append((stream.name, key))
+            if guess and isinstance(one, StateReport) and one.follows is None:
+                guessed.add(stream.name)
+        streams = self._load(wanted, guessed)
+        return [_Target(streams[stream], None if key is None else names[key]) for stream, key in found]
+
+    def _load(self, wanted: Mapping[str, Opened], guessed: Collection[str]) -> dict[str, Opened]:
+        """These streams as they are kept open, or read in one call; guessed: those that are taken for new."""
+        loaded = {name: self._open.get(name, stream) for name, stream in wanted.items()}
+        missing = [
+            stream for name, stream in wanted.items() if name not in self._open and name not in guessed
+        ]
+        if missing:
+            self.ledger.load_each(missing)
+        return loaded
+
+    def _keep(self, batch: _Batch) -> None:
+        for name, stream in batch.streams.items():
+            self._open[name] = stream
+            self._open.move_to_end(name)
+        while len(self._open) > self._kept:
+            self._open.popitem(last=False)
+
+    def _forget(self, batch: _Batch) -> None:
+        """Close the streams of a batch: what was decided on them is not recorded."""
+        for name in batch.streams:
+            self._open.pop(name, None)
+
+
+class _Target(NamedTuple):
+    """Where a frame goes: a task run or the events of a resource, and the unique key of a task run."""
+
+    stream: Opened
+    key: OpenName | None
+
+
+class _Batch:
+    """The frames of one transaction, decided one after the other, on streams that are open.
+
+    streams: those that were looked at. bodies: the events for each stream that changes.
+    """
+
+    def __init__(self, ledger: Ledger, meta: Meta, targets: Sequence[_Target]) -> None:
+        self.ledger, self.meta, self.targets = ledger, meta, targets
+        self.streams = {one.name: one for target in targets for one in target if one is not None}
+        self.bodies: dict[str, list[Body]] = {}
+        self._size = 0
+
+    def take(self, some: Sequence[tuple[int, Frame | StateReport]], answers: list[LedgerError | None]) -> int:
+        """Decide what becomes of the frames, until there are enough bytes; returns how many were taken."""
+        for taken, ((nth, one), target) in enumerate(zip(some, self.targets, strict=True), 1):
+            try:
+                if isinstance(one, StateReport):
+                    self._report(one, target)
+                else:
+                    self._receive(one, target.stream)
+            except BadInput as error:
+                answers[nth] = error
+            if self._size >= MOST_BYTES:
+                return taken
+        return len(some)
+
+    def commit(self) -> None:
+        """Append what was decided, all or nothing, and settle the streams."""
+        if not self.bodies:
+            return
+        appends = [append_of(self.streams[name], bodies) for name, bodies in self.bodies.items()]
+        recorded_at = self.ledger.append_all(appends).recorded_at
+        for name in self.bodies:
+            self.streams[name].settle(recorded_at)
+
+    def _report(self, one: StateReport, target: _Target) -> None:
+        run = target.stream
+        state: TaskRun = run.state
+        if self._is_held(run, one.state.id, late=is_late(state, one.report), full=len(state.held) == HELD):
+            return
+        facts = list(_facts_of(one, state))
+        if target.key is not None and target.key.holder is None:
+            self._record(target.key, one.state.timestamp, [NameTaken(holder=state.id)])
+        self._record(run, one.state.timestamp, facts)
+
+    def _receive(self, one: Frame, events: Opened) -> None:
+        state: RunEvents = events.state
+        late = state.newest is not None and one.occurred <= state.newest
+        if not self._is_held(events, one.id, late=late, full=len(state.held) == HELD_EVENTS):
+            self._record(events, one.occurred, [one.fact()])
+
+    def _record(self, stream: Opened, claimed_at: datetime, facts: Sequence[Event]) -> None:
+        """Decide these facts for a stream. Raises BadBody, and then decides none of them."""
+        meta = replace(self.meta, claimed_at=claimed_at).body()
+        bodies = [body_of(fact)._replace(meta=meta) for fact in facts]
+        for fact in facts:
+            stream.record(fact)
+        self.bodies.setdefault(stream.name, []).extend(bodies)
+        self._size += sum(len(body.data or "") for body in bodies)
+
+    def _is_held(self, stream: Opened, id: str, *, late: bool, full: bool) -> bool:
+        """Whether an event is recorded. full: the state keeps no more ids, so the log is asked."""
+        if id in stream.state.held:
+            return True
+        if not (late and full and stream.version):
+            return False
+        before = self.ledger.read(stream.name, after=max(0, stream.version - RESENT), upto=stream.version)
+        return any(_id_in(event) == id for event in before)
+
+
+def _facts_of(one: StateReport, run: TaskRun) -> Iterator[Event]:
+    """The facts that a report leads to, given the task run as it is."""
+    given, is_new = dict(one.run), run.created is None
+    if is_new:
+        own = {} if one.flow_run_id is None else {"flow_run_id": one.flow_run_id}
+        name = given.pop("name", one.task_key)
+        yield TaskRunCreated(
+            name=name, task_key=one.task_key, dynamic_key=one.dynamic_key, fields=given | own,
+            related=tuple(map(dict, one.related)),
+        )  # fmt: skip
+    if run.is_deleted or is_late(run, one.report):
+        yield TaskRunStateCameLate(state=one.state.recorded(), follows=one.follows)
+        return
+    changes = {} if is_new else changed_fields(run, given)
+    yield TaskRunStateSet(
+        status=one.state.type.lower(), state=one.state.recorded(),
+        initial=None if run.state is None else named(run.state), changes=changes,
+        reported=True, follows=one.follows, claimed=dict(one.claimed),
+    )  # fmt: skip
+
+
+def _stream_of(one: Frame | StateReport, owners: dict[str, str | None], key: str | None) -> Opened:
+    """The stream of a frame, not read yet. owners: which task run has a key; a new one takes a free key."""
+    if not isinstance(one, StateReport):
+        return OpenRunEvents(one.resource_id)
+    if key is None:
+        return OpenTaskRun(one.task_run_id)
+    owners[key] = owners[key] or one.task_run_id
+    return OpenTaskRun(owners[key] or one.task_run_id)
+
+
+_RANDOM = re.compile(r"[0-9a-f]{32}\Z|[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
+
+
+def _key_of(one: Frame | StateReport) -> OpenName | None:
+    """The unique key of a task run within its flow run, not read yet (spec 4.2, UQ of task_run).
+
+    None where its dynamic key ends with a random UUID, as that of every client since 3.0 does: no other run
+    can have it, so that a name would only cost an append.
+    """
+    if not isinstance(one, StateReport) or one.flow_run_id is None or _RANDOM.search(one.dynamic_key):
+        return None
+    return OpenName("task_run", one.flow_run_id, one.task_key, one.dynamic_key)
+
+
+def _id_in(event: Recorded) -> str | None:
+    """The id of the client's event that a recorded event was made of."""
+    match event.event:
+        case TaskRunStateSet(reported=True, state=state) | TaskRunStateCameLate(state=state):
+            return str(state["id"])
+        case RunEventReceived(id=id):
+            return id
+        case _:
+            return None
