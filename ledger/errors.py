@@ -42,6 +42,7 @@ LedgerError
 │   ├── DuplicateJob         a job with the same deduplication key is queued or running
 │   ├── TokenExists          a token of this name was added before
 │   ├── RecordExists         another record of this kind has the same name or id
+│   ├── RecordProtected      the record is the server's own, or another needs it
 │   ├── StageAlreadyRunningError another runner has a claim on this stage of a build
 │   └── LockLost             the lock of a scope was lost, and others may have changed what it read
 ├── JobUnsuccessful          a job whose result was requested did not succeed
@@ -456,6 +457,14 @@ class RecordExists(Refused):
             f"a {kind.replace('_', ' ')} {shown(said)} exists already ({id}): change that one, or choose "
             "another name"
         )
+
+
+class RecordProtected(Refused):
+    """The record is the server's own, or another needs it: it cannot be changed so. why: the reason."""
+
+    def __init__(self, kind: str, name: str, why: str) -> None:
+        self.kind, self.name, self.why = kind, name, why
+        super().__init__(f"{kind.replace('_', ' ')} {shown(name)} {why}")
 
 
 class StageAlreadyRunningError(Refused):

@@ -4,26 +4,45 @@ The rules of flow runs, and the policies that they make (spec 4.6), in the order
     FLOW_POLICY            every proposal of a client
     MINIMAL_FLOW_POLICY    forced moves: a person or a runner says what is so
     MARK_LATE_POLICY       the service that marks runs as late
+    RESUME_POLICY          a request to resume a paused run
 
 `docs/explanation/runs.md` has them as a table, with what differs from Prefect's server.
 """
 
 from __future__ import annotations
 
-import math
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from .deployment_slots import (
+    EnforceDeploymentConcurrencyOnLate,
+    PreserveDeploymentConcurrencyLeaseId,
+    ReleaseFlowConcurrencySlots,
+    RemoveDeploymentConcurrencyLeaseForOldClientVersions,
+    SecureFlowConcurrencySlots,
+    ValidateDeploymentConcurrencyAtRunning,
+)
 from .flow_run import FlowRun
-from .json_values import new_id
+from .json_values import new_id, plain
 from .orchestration import ALL, Change, Policy, Rule, Transform
 from .policies import FlowRunPolicy
-from .states import TERMINAL, State, StateType, awaiting_retry, cancelled, failed
-
-SCHEDULED, PENDING, RUNNING = StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING
-COMPLETED, FAILED, CANCELLED = StateType.COMPLETED, StateType.FAILED, StateType.CANCELLED
-CRASHED, PAUSED, CANCELLING = StateType.CRASHED, StateType.PAUSED, StateType.CANCELLING
-LEASE: Final = "deployment_concurrency_lease_id"
+from .run_rules import (
+    CANCELLED,
+    CANCELLING,
+    COMPLETED,
+    CRASHED,
+    FAILED,
+    LEASE,
+    PAUSED,
+    RUNNING,
+    SCHEDULED,
+    CopyScheduledTime,
+    PreventPendingTransitions,
+    StorePersistedResult,
+    WaitForScheduledTime,
+)
+from .states import TERMINAL, State, awaiting_retry, cancelled, failed
 
 Flow = Change[FlowRun]
 
@@ -42,17 +61,6 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class PreserveDeploymentConcurrencyLeaseId(Transform):
-    """A new state keeps the lease of the slot of its deployment's limit."""
-
-    def before(self, change: Flow, initial: State | None, proposed: State | None) -> None:
-        if initial is None or proposed is None:
-            return
-        lease = initial.detail(LEASE)
-        if lease is not None and proposed.detail(LEASE) is None:
-            change.detail(**{LEASE: lease})
-
-
 class PreventDuplicateTransitions(Rule):
     """A client that repeats a proposal, because it got no answer, gets the present state.
 
@@ -60,8 +68,8 @@ class PreventDuplicateTransitions(Rule):
     of those that led to another state than the proposed one (spec W3-03).
     """
 
-    def before(self, change: Flow, initial: State | None, proposed: State | None) -> None:
-        if initial is None or proposed is None:
+    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
+        if initial is None:
             return
         if proposed.detail("transition_id") in change.run.transitions:
             change.reject(None, "This run has already made this state transition.")
@@ -72,8 +80,8 @@ class HandleFlowTerminalStateTransitions(Rule):
 
     FROM_STATES = TERMINAL
 
-    def before(self, change: Flow, initial: State | None, proposed: State | None) -> None:
-        if initial is None or proposed is None:
+    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
+        if initial is None:
             return
         if proposed.type in {CANCELLING, PAUSED, CRASHED}:
             change.abort(f"Run is already in terminal state {initial.type}.")
@@ -106,8 +114,8 @@ class PreventResultDataLoss(Rule):
 
     FROM_STATES = TO_STATES = TERMINAL
 
-    def before(self, change: Flow, initial: State | None, proposed: State | None) -> None:
-        if initial is not None and proposed is not None and _loses_result(initial, proposed):
+    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
+        if initial is not None and _loses_result(initial, proposed):
             change.reject(None, _KEEPS_RESULT)
 
 
@@ -116,7 +124,7 @@ class EnforceCancellingToCancelledTransition(Rule):
 
     FROM_STATES, TO_STATES = {CANCELLING}, ALL - {CANCELLED}
 
-    def before(self, change: Flow, initial: State | None, proposed: State | None) -> None:
+    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
         change.reject(None, "Cannot transition flows that are cancelling to a state other than Cancelled.")
 
 
@@ -125,7 +133,7 @@ class BypassCancellingFlowRunsWithNoInfra(Rule):
 
     FROM_STATES, TO_STATES = {SCHEDULED, PAUSED}, {CANCELLING}
 
-    def before(self, change: Flow, initial: State | None, proposed: State | None) -> None:
+    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
         if initial is None:
             return
         if initial.type is SCHEDULED and (not change.run.infrastructure_pid or initial.name == "Resuming"):
@@ -134,31 +142,13 @@ class BypassCancellingFlowRunsWithNoInfra(Rule):
             change.reject(cancelled(), "Suspended flow run has no infrastructure to terminate.")
 
 
-class PreventPendingTransitions(Rule):
-    """Of two workers that claim a run by PENDING, one gets it.
-
-    A worker that has it may name its progress: PENDING to PENDING with another name than "Pending".
-    """
-
-    FROM_STATES, TO_STATES = {PENDING, CANCELLING, RUNNING, CANCELLED}, {PENDING}
-
-    def before(self, change: Flow, initial: State | None, proposed: State | None) -> None:
-        if initial is None or proposed is None:
-            return
-        if initial.type is PENDING and proposed.name not in {initial.name, "Pending"}:
-            kept = ("scheduled_time", LEASE)
-            change.detail(**{name: initial.detail(name) for name in kept})
-        else:
-            change.abort(f"This run is in a {initial.type} state and cannot transition to a PENDING state.")
-
-
 class EnsureOnlyScheduledFlowsMarkedLate(Rule):
     """Late is a scheduled run that did not start, once."""
 
     TO_STATES = {SCHEDULED}
 
-    def before(self, change: Flow, initial: State | None, proposed: State | None) -> None:
-        if initial is None or proposed is None or proposed.name != "Late":
+    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
+        if initial is None or proposed.name != "Late":
             return
         if initial.type is not SCHEDULED:
             change.reject(None, "Only scheduled flows can be marked late.")
@@ -171,9 +161,7 @@ class HandlePausingFlows(Rule):
 
     TO_STATES = {PAUSED}
 
-    def before(self, change: Flow, initial: State | None, proposed: State | None) -> None:
-        if proposed is None:
-            return
+    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
         verb = "suspend" if proposed.name == "Suspended" else "pause"
         self.key = proposed.detail("pause_key") or new_id()
         if initial is None:
@@ -187,7 +175,7 @@ class HandlePausingFlows(Rule):
         elif proposed.detail("pause_reschedule") and change.run.deployment_id is None:
             change.abort(f"Cannot {verb} flows without a deployment.")
 
-    def after(self, change: Flow, initial: State | None, validated: State | None) -> None:
+    def after(self, change: Flow, initial: State | None, validated: State) -> None:
         _set_policy(change, pause_keys=sorted({*_policy(change).pause_keys, self.key}))
 
 
@@ -196,8 +184,8 @@ class HandleResumingPausedFlows(Rule):
 
     FROM_STATES = {PAUSED}
 
-    def before(self, change: Flow, initial: State | None, proposed: State | None) -> None:
-        if initial is None or proposed is None:
+    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
+        if initial is None:
             return
         verb = "suspend" if initial.name == "Suspended" else "pause"
         ends = proposed.is_terminal or proposed.type is CANCELLING
@@ -214,8 +202,8 @@ class HandleResumingPausedFlows(Rule):
                 f"The flow run {verb} has timed out and can no longer resume.",
             )
 
-    def after(self, change: Flow, initial: State | None, validated: State | None) -> None:
-        if validated is not None and validated.type in {RUNNING, SCHEDULED}:
+    def after(self, change: Flow, initial: State | None, validated: State) -> None:
+        if validated.type in {RUNNING, SCHEDULED}:
             _set_policy(change, resuming=True)
 
 
@@ -223,35 +211,13 @@ def _is_past(at: datetime | None) -> bool:
     return at is not None and at < _now()
 
 
-class CopyScheduledTime(Rule):
-    """A pending run keeps the time for which it was scheduled."""
-
-    FROM_STATES, TO_STATES = {SCHEDULED}, {PENDING}
-
-    def before(self, change: Change[Any], initial: State | None, proposed: State | None) -> None:
-        if initial is not None and proposed is not None and proposed.detail("scheduled_time") is None:
-            change.detail(scheduled_time=initial.detail("scheduled_time"))
-
-
-class WaitForScheduledTime(Rule):
-    """A run does not start before its time; the seconds to wait are rounded up (spec W3-09)."""
-
-    FROM_STATES, TO_STATES = {SCHEDULED, PENDING}, {RUNNING}
-
-    def before(self, change: Change[Any], initial: State | None, proposed: State | None) -> None:
-        at = None if initial is None else initial.scheduled_time
-        early = 0.0 if at is None else (at - _now()).total_seconds()
-        if early > 0:
-            change.wait(math.ceil(early), "Scheduled time is in the future")
-
-
 class RetryFailedFlows(Rule):
     """A run that failed runs once more while it has retries left."""
 
     FROM_STATES, TO_STATES = {RUNNING}, {FAILED}
 
-    def before(self, change: Flow, initial: State | None, proposed: State | None) -> None:
-        if initial is None or proposed is None:
+    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
+        if initial is None:
             return
         policy = _policy(change)
         if policy.retries is None or change.run.run_count > policy.retries:
@@ -270,12 +236,51 @@ class RetryFailedFlows(Rule):
 class StampStateDetails(Transform):
     """A state names its run; that of a subflow also the task run that stands for it in the parent."""
 
-    def before(self, change: Flow, initial: State | None, proposed: State | None) -> None:
+    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
         details = {"flow_run_id": change.run.id}
         if change.run.parent_task_run_id is not None:
             details["task_run_id"] = change.run.parent_task_run_id
         change.detail(**details)
 
+
+class ResumeOnlyPausedFlows(Rule):
+    """A request to resume a run that is not paused is refused."""
+
+    FROM_STATES = ALL - {PAUSED}
+
+    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
+        change.abort("Cannot resume a flow run that is not paused.")
+
+
+class CheckRunInput(Rule):
+    """The input with which a paused run is resumed fits the schema that the run asked for."""
+
+    FROM_STATES = {PAUSED}
+
+    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
+        keys = None if initial is None else initial.detail("run_input_keyset")
+        if not keys:
+            return
+        schema = next((one.value for one in change.run.inputs if one.key == keys.get("schema")), None)
+        if schema is None:
+            change.reject(None, "Run input schema not found.")
+        elif (wrong := _misfit(schema, change.given.get("run_input") or {})) is not None:
+            change.reject(None, f"Reason: {wrong}")
+
+
+def _misfit(schema: str, value: Any) -> str | None:
+    """What is wrong with a value by a JSON schema in text; None where it fits."""
+    import jsonschema_rs  # late: an extra, which only this check needs
+
+    try:
+        jsonschema_rs.validator_for(json.loads(schema)).validate(plain(value))
+    except ValueError as error:  # of json, and of jsonschema_rs
+        return str(error)
+    return None
+
+
+ON_EVERY_MOVE: Final[Policy] = (StorePersistedResult, StampStateDetails)
+"""The end of each policy: what is part of every move that is written."""
 
 FLOW_POLICY: Final[Policy] = (
     PreserveDeploymentConcurrencyLeaseId,
@@ -284,13 +289,17 @@ FLOW_POLICY: Final[Policy] = (
     EnforceCancellingToCancelledTransition,
     BypassCancellingFlowRunsWithNoInfra,
     PreventPendingTransitions,
+    ValidateDeploymentConcurrencyAtRunning,
+    SecureFlowConcurrencySlots,
+    RemoveDeploymentConcurrencyLeaseForOldClientVersions,
     EnsureOnlyScheduledFlowsMarkedLate,
     HandlePausingFlows,
     HandleResumingPausedFlows,
     CopyScheduledTime,
     WaitForScheduledTime,
     RetryFailedFlows,
-    StampStateDetails,
+    ReleaseFlowConcurrencySlots,
+    *ON_EVERY_MOVE,
 )
 """What every proposal of a client goes through."""
 
@@ -299,13 +308,18 @@ MINIMAL_FLOW_POLICY: Final[Policy] = (
     PreventDuplicateTransitions,
     PreventResultDataLoss,
     BypassCancellingFlowRunsWithNoInfra,
-    StampStateDetails,
+    ReleaseFlowConcurrencySlots,
+    *ON_EVERY_MOVE,
 )
 """What a forced move goes through."""
 
 MARK_LATE_POLICY: Final[Policy] = (
     PreserveDeploymentConcurrencyLeaseId,
     EnsureOnlyScheduledFlowsMarkedLate,
-    StampStateDetails,
+    EnforceDeploymentConcurrencyOnLate,
+    *ON_EVERY_MOVE,
 )
 """What the mark of a late run goes through."""
+
+RESUME_POLICY: Final[Policy] = (ResumeOnlyPausedFlows, CheckRunInput, *FLOW_POLICY)
+"""What a request to resume a paused run goes through."""

@@ -11,26 +11,23 @@ writer came first, it is decided again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ..domain.frozen import changed
+from ..domain.frozen import FrozenDict, changed
 from ..errors import RecordNotFound, RunNotFound, StreamConflict
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
-from .flow_rules import FLOW_POLICY, MARK_LATE_POLICY, MINIMAL_FLOW_POLICY
-from .flow_run import (
-    FlowRun,
-    FlowRunProposalRefused,
-    FlowRunStateSet,
-    OpenFlowRun,
-    RunInput,
-)
-from .json_values import checked_uuid, new_id
+from .deployment_slots import appends_to_give_back
+from .flow_rules import FLOW_POLICY, MARK_LATE_POLICY, MINIMAL_FLOW_POLICY, RESUME_POLICY
+from .flow_run import FlowRun, FlowRunProposalRefused, FlowRunStateSet, OpenFlowRun, RunInput
+from .json_values import checked_uuid, kept, new_id
 from .names import OpenName
-from .orchestration import Answer, Change, Policy, answered, committed, orchestrate, recorded
+from .orchestration import Answer, Change, Policy, Verdict, answered, committed, orchestrate, recorded
+from .run_rules import LEASE
 from .slugs import new_name
-from .states import State, late
+from .states import State, late, resuming, running
 
 
 class FlowRuns:
@@ -55,36 +52,39 @@ class FlowRuns:
         is a run with this id. fields: further ones of spec 4.2. Raises BadInput, RunNotFound for the id of a
         run that was deleted.
         """
-        given = {**fields, "idempotency_key": idempotency_key}
-        opened = OpenFlowRun(checked_uuid(id or new_id()))
-        opened.create(name or new_name(), flow_id, **given)
+        id = checked_uuid(id or new_id())
+        names = [] if idempotency_key is None else [_key_of(flow_id, idempotency_key)]
+        given = {**fields, "flow_id": flow_id, "name": name or new_name(), "idempotency_key": idempotency_key}
+        try:  # mostly it is new: nothing is read before
+            return self._create(id, given, state, names), True
+        except StreamConflict:
+            return retry_conflicts(lambda: self._create_unless(id, given, state, names))
+
+    def _create_unless(
+        self, id: str, given: dict[str, Any], state: State | None, names: Sequence[OpenName]
+    ) -> tuple[FlowRun, bool]:
+        """Create it, unless a run has its id or its key: then that one."""
+        held = [self.ledger.load(OpenName, *name.key) for name in names]
+        for holder in (id, *(name.holder for name in held)):
+            found = None if holder is None else self.ledger.load(OpenFlowRun, holder)
+            if found is not None and found.version:
+                return self.get(found.state.id), False
+        return self._create(id, given, state, held), True
+
+    def _create(
+        self, id: str, given: dict[str, Any], state: State | None, names: Sequence[OpenName]
+    ) -> FlowRun:
+        opened = OpenFlowRun(id)
+        opened.create(**given)
+        for name in names:
+            name.take(id)
         change = None
         if state is not None:
             change = Change(self.ledger, opened.state, state, forced=True)
             orchestrate(change, MINIMAL_FLOW_POLICY)
             recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused)
-        if idempotency_key is None:
-            try:
-                committed(self.ledger, opened, change)
-            except StreamConflict:
-                return self.get(opened.state.id), False
-            return _read(opened), True
-        return self._created_once(opened, change, idempotency_key)
-
-    def _created_once(
-        self, opened: OpenFlowRun, change: Change[FlowRun] | None, key: str
-    ) -> tuple[FlowRun, bool]:
-        """Create it under its key, unless the flow has a run of this key."""
-
-        def attempt() -> tuple[FlowRun, bool]:
-            name = self.ledger.load(OpenName, "flow_run", opened.state.flow_id, key)
-            if name.holder is not None:
-                return self.get(name.holder), False
-            name.take(opened.state.id)
-            committed(self.ledger, opened, change, name)
-            return _read(opened), True
-
-        return retry_conflicts(attempt)
+        committed(self.ledger, opened, change, *names)
+        return _read(opened)
 
     def get(self, id: str) -> FlowRun:
         """The run as it is now. Raises RunNotFound."""
@@ -99,32 +99,69 @@ class FlowRuns:
 
     # States
 
-    def set_state(self, id: str, proposed: State, *, force: bool = False) -> Answer[FlowRun]:
+    def set_state(
+        self, id: str, proposed: State, *, force: bool = False, client_version: str | None = None
+    ) -> Answer[FlowRun]:
         """Propose a state; the rules decide what becomes of it. force: only the minimal policy applies.
 
+        client_version: of Prefect; it tells whether the client renews leases of slots.
         Raises RunNotFound, BadInput, ServerUnavailable.
         """
         policy = MINIMAL_FLOW_POLICY if force else FLOW_POLICY
-        return retry_conflicts(lambda: self._decide(self._open(id), proposed, policy, forced=force))
+        given = {"client_version": client_version}
+        return self._decided(id, lambda _: proposed, policy, given=given, forced=force)
 
     def mark_late(self, id: str) -> Answer[FlowRun]:
         """Mark a scheduled run as late, for the same time; rejected where it is not scheduled any more."""
+        return self._decided(id, lambda run: late(run.next_scheduled_start_time), MARK_LATE_POLICY)
+
+    def resume(
+        self, id: str, run_input: Mapping[str, Any] | None = None, *, client_version: str | None = None
+    ) -> Answer[FlowRun]:
+        """Resume a paused run: it runs on, or it is scheduled where its process has ended.
+
+        run_input: values for the input that the run asked for when it paused; they are kept under the key
+        that it reads. Raises RunNotFound, BadInput.
+        """
+
+        def go_on(run: FlowRun) -> State:
+            suspended = run.state is not None and run.state.detail("pause_reschedule")
+            return resuming() if suspended else running()
+
+        def keep_input(opened: OpenFlowRun, change: Change[FlowRun]) -> None:
+            keys = None if change.initial is None else change.initial.detail("run_input_keyset")
+            if keys and run_input and change.status is Verdict.ACCEPT:
+                opened.set_input(keys["response"], json.dumps(kept(run_input)))
+
+        given = {"run_input": run_input, "client_version": client_version}
+        return self._decided(id, go_on, RESUME_POLICY, given=given, then=keep_input)
+
+    def _decided(
+        self,
+        id: str,
+        proposal: Callable[[FlowRun], State],
+        policy: Policy,
+        *,
+        given: Mapping[str, Any] = FrozenDict(),
+        forced: bool = False,
+        then: Callable[[OpenFlowRun, Change[FlowRun]], None] | None = None,
+    ) -> Answer[FlowRun]:
+        """Read the run, let the policy decide about a proposal, record it; again after a conflict.
+
+        then: what else is recorded on the run with it.
+        """
 
         def attempt() -> Answer[FlowRun]:
             opened = self._open(id)
-            at = opened.state.next_scheduled_start_time
-            return self._decide(opened, late(at), MARK_LATE_POLICY)
+            change = Change(self.ledger, opened.state, proposal(opened.state), forced=forced, given=given)
+            orchestrate(change, policy)
+            if recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused):
+                if then is not None:
+                    then(opened, change)
+                committed(self.ledger, opened, change)
+            return answered(change, _read(opened))
 
         return retry_conflicts(attempt)
-
-    def _decide(
-        self, opened: OpenFlowRun, proposed: State, policy: Policy, *, forced: bool = False
-    ) -> Answer[FlowRun]:
-        change = Change(self.ledger, opened.state, proposed, forced=forced)
-        orchestrate(change, policy)
-        if recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused):
-            committed(self.ledger, opened, change)
-        return answered(change, _read(opened))
 
     # Fields and inputs
 
@@ -140,8 +177,21 @@ class FlowRuns:
         return self._changed(id, changes)
 
     def delete(self, id: str) -> None:
-        """Delete it; its history stays. Raises RunNotFound."""
-        self._changed(id, OpenFlowRun.delete)
+        """Delete it; its history stays. Its key and its slot are free again. Raises RunNotFound."""
+
+        def attempt() -> None:
+            opened = self._open(id)
+            run = opened.state
+            opened.delete()
+            names = []
+            if run.idempotency_key is not None:
+                names = [self.ledger.load(OpenName, *_key_of(run.flow_id, run.idempotency_key).key)]
+                names[0].free()
+            lease = None if run.state is None else run.state.detail(LEASE)
+            slots = [] if lease is None else appends_to_give_back(self.ledger, lease)
+            self.ledger.commit(opened, *names, checks=slots)
+
+        retry_conflicts(attempt)
 
     def set_input(self, id: str, key: str, value: str, sender: str | None = None) -> None:
         """Give it an input. Raises RunNotFound, RecordExists where the key has an input."""
@@ -179,6 +229,11 @@ class FlowRuns:
         if not opened.is_there:
             raise RunNotFound("flow run", id)
         return opened
+
+
+def _key_of(flow_id: str, key: str) -> OpenName:
+    """The name that makes a run the only one of a flow with its key."""
+    return OpenName("flow_run", checked_uuid(flow_id), key)
 
 
 def _read(opened: OpenFlowRun) -> FlowRun:

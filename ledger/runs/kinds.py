@@ -8,6 +8,7 @@ talks to clients of other versions.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -160,6 +161,22 @@ class SavedFilter(Fields):
     value: Json
 
 
+_PLACEHOLDER = re.compile(r"\{\{\s*([\w.\-\[\]$]+)\s*\}\}")
+
+
+def _declared(template: dict[str, Any]) -> dict[str, Any]:
+    """A base job template, whose job uses only variables that it declares."""
+    if not template:
+        return template
+    job, variables = template.get("job_configuration"), template.get("variables")
+    if not (isinstance(job, dict) and job and isinstance(variables, dict) and variables):
+        raise ValueError("must have both job_configuration and variables")
+    used = set(_PLACEHOLDER.findall(json.dumps(job)))
+    if missing := sorted(used - set(variables.get("properties") or {})):
+        raise ValueError(f"job_configuration uses variables that are not declared: {', '.join(missing)}")
+    return template
+
+
 # The fields of each kind.
 
 
@@ -215,7 +232,7 @@ class WorkPoolFields(Fields):
     name: Annotated[Name, AfterValidator(_not_blank)]
     description: str | None = None
     type: str = "prefect-agent"
-    base_job_template: JsonObject = {}
+    base_job_template: Annotated[JsonObject, AfterValidator(_declared)] = {}
     is_paused: bool = False
     concurrency_limit: NotNegative | None = None
     status: PoolStatus | None = PoolStatus.NOT_READY

@@ -21,12 +21,12 @@ later rule changed the proposal after its `before` hook: then its `cleanup` runs
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from ..domain.frozen import changed
+from ..domain.frozen import FrozenDict, changed
 from ..domain.stream import Stream
 from ..errors import RuleError, ServerUnavailable, StreamConflict
 from ..log.append import Append
@@ -73,13 +73,21 @@ class Change(Generic[R]):
     """A proposed state on its way through a policy. Rules read it, and act on it by its methods only.
 
     run: as it was read; nothing changes it. initial: its state. proposed: the state that will be written;
-    None where nothing will be. validated: the state that will be written, once the rules before it have
-    decided; the run's own where nothing will be. States are immutable, so hooks cannot change them behind the
-    engine's back (spec S3-45).
+    None where nothing will be. given: what rules need besides, such as the client's version. validated: the
+    state that will be written, once the rules have decided; the run's own where nothing will be. States are
+    immutable, so hooks cannot change them behind the engine's back (spec S3-45).
     """
 
-    def __init__(self, ledger: Ledger, run: R, proposed: State, *, forced: bool = False) -> None:
-        self.ledger, self.run, self.forced = ledger, run, forced
+    def __init__(
+        self,
+        ledger: Ledger,
+        run: R,
+        proposed: State,
+        *,
+        forced: bool = False,
+        given: Mapping[str, Any] = FrozenDict(),
+    ) -> None:
+        self.ledger, self.run, self.forced, self.given = ledger, run, forced, given
         self.initial: State | None = run.state
         self.intended = proposed
         self.proposed: State | None = proposed
@@ -125,6 +133,11 @@ class Change(Generic[R]):
             raise RuleError("the state is fixed already")
         if self.proposed is not None:
             self.proposed = self.proposed.with_details(**details)
+
+    def drop_data(self) -> None:
+        """Propose the state without its data."""
+        if self.proposed is not None and not self._fixed:
+            self.proposed = changed(self.proposed, data=None)
 
     def set(self, **fields: Any) -> None:
         """Change fields of the run, with the state: JSON values, which `evolve` reads."""
@@ -201,10 +214,10 @@ class Rule:
         """Its name, as facts and answers give it."""
         return type(self).__name__
 
-    def before(self, change: Change[Any], initial: State | None, proposed: State | None) -> None:
+    def before(self, change: Change[Any], initial: State | None, proposed: State) -> None:
         """Decide about the proposal. It is called only where the types of both states match."""
 
-    def after(self, change: Change[Any], initial: State | None, validated: State | None) -> None:
+    def after(self, change: Change[Any], initial: State | None, validated: State) -> None:
         """Add what follows from the state that will be written."""
 
     def cleanup(self, change: Change[Any], initial: State | None, validated: State | None) -> None:
@@ -213,17 +226,17 @@ class Rule:
     def enter(self, change: Change[Any]) -> None:
         """Run `before` if the rule is valid."""
         self.is_valid = self.governs(*change.types) and (self.from_type, self.to_type) == change.types
-        if self.is_valid:
+        if self.is_valid and change.proposed is not None:
             self.before(change, change.initial, change.proposed)
 
     def leave(self, change: Change[Any]) -> None:
-        """Run `after`, or `cleanup` if the rule fizzled."""
+        """Run `after`, or `cleanup` if the rule fizzled. A rule whose own decision stands does not fizzle."""
         if not self.is_valid:
             return
         if (self.from_type, self.to_type) != change.types:
             self.cleanup(change, change.initial, change.validated)
         elif change.proposed is not None and self.governs(*change.types):
-            self.after(change, change.initial, change.validated)
+            self.after(change, change.initial, change.proposed)
 
     def governs(self, initial: StateType | None, proposed: StateType | None) -> bool:
         """Whether it governs moves between states of these types."""
@@ -239,7 +252,7 @@ class Transform(Rule):
 
     def leave(self, change: Change[Any]) -> None:
         if change.proposed is not None and change.error is None:
-            self.after(change, change.initial, change.validated)
+            self.after(change, change.initial, change.proposed)
 
 
 Policy = Sequence[type[Rule]]
@@ -325,7 +338,7 @@ def named(state: State) -> dict[str, Any]:
     return {"id": state.id, "type": state.type.value, "name": state.name}
 
 
-def _run(change: Change[Any], rule: Rule, hook: Any) -> None:
+def _run(change: Change[Any], rule: Rule, hook: Callable[[Change[Any]], None]) -> None:
     change.act(rule)
     try:
         hook(change)
