@@ -25,7 +25,7 @@ from ..log.append import Append, append_of, append_to
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
 from .leases import LeaseKind, RunLeases
-from .limit import NOBODY, TAG, Limit, OpenLimit, SlotsRefused
+from .limit import NOBODY, TAG, Holding, Limit, OpenLimit, SlotsRefused
 from .names import OpenName
 
 ATTEMPTS: Final = 20
@@ -209,8 +209,8 @@ class Limits:
         holder: Mapping[str, Any] | None = None,
     ) -> None:
         """Put the row of a lease; call it before the append by which the lease takes its slots."""
-        ids = [limit.state.id for limit in opened.active]
-        data = {"limits": ids, "slots": slots, "holder": None if holder is None else dict(holder)}
+        held = {"slots": slots, "holder": None if holder is None else dict(holder)}
+        data = {"limits": [limit.state.id for limit in opened.active], **held}
         self.leases.renew(LeaseKind.SLOTS, lease, seconds, data)
 
     # Renewing
@@ -227,7 +227,7 @@ class Limits:
         if lost is not None:
             data = lost.data
         elif held := self.holding(lease):  # the table was lost
-            data = _data_of(lease, held)
+            data = row_of({limit.id: limit.holdings[lease] for limit in held})
         else:
             return False
         self.leases.renew(LeaseKind.SLOTS, lease, seconds, data)
@@ -351,11 +351,8 @@ def _check(opened: Opened, slots: int, mode: Mode) -> None:
         raise BadInput(f"a rate limit needs slot_decay_per_second; {', '.join(lasting)} has none")
 
 
-def _data_of(lease: str, held: Sequence[Limit]) -> dict[str, Any]:
-    """The data of the row of a lease, from the limits of which it holds slots."""
-    first = held[0].holdings[lease]
-    return {
-        "limits": [limit.id for limit in held],
-        "slots": max(1, round(first.slots)),
-        "holder": first.holder,
-    }
+def row_of(held: Mapping[str, Holding]) -> dict[str, Any]:
+    """The data of the row of a lease, from what it holds of each limit, by the limit's id."""
+    first = next(iter(held.values()))
+    holder = None if first.holder is None else dict(first.holder)
+    return {"limits": list(held), "slots": max(1, round(first.slots)), "holder": holder}
