@@ -24,8 +24,8 @@ class LeaseKind(StrEnum):
 
     SLOTS: slots of concurrency limits, by the lease's id. LOST_SLOTS: those that ran out; they may be taken
     again. FLOW_RUN: a running flow run that sends heartbeats, by its id. WORKER: a worker, by the id of its
-    record. WORK_QUEUE, DEPLOYMENT: what somebody polls, by the id of the record. INTAKE: that servers are there
-    to which clients can send events.
+    record. WORK_QUEUE, DEPLOYMENT: what somebody polls, by the id of the record. LISTENING: that servers are
+    there to which clients can send events.
     """
 
     SLOTS = "slots"
@@ -34,7 +34,7 @@ class LeaseKind(StrEnum):
     WORKER = "worker"
     WORK_QUEUE = "work_queue"
     DEPLOYMENT = "deployment"
-    INTAKE = "intake"
+    LISTENING = "listening"
 
 
 class RunLease(NamedTuple):

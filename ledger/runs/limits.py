@@ -112,6 +112,14 @@ def appends_to_release(
     return [append_of(limit) for limit in opened if limit.release(lease, opened.now, reason)]
 
 
+def appends_to_keep(opened: Opened, lease: str) -> list[Append]:
+    """The appends by which a lease holds its slots without renewals, until they are released."""
+    for limit in opened:
+        if lease in limit.state.holdings and limit.state.holdings[lease].leased:
+            limit.hold_again(lease, opened.now, leased=False)
+    return [append_of(limit) for limit in opened if limit.news]
+
+
 def _refused(
     opened: Opened,
     full: Sequence[OpenLimit],
@@ -143,13 +151,17 @@ class Limits:
     def opened(self, names: Iterable[str] = (), ids: Iterable[str] = ()) -> Opened:
         """The limits with these names or ids, open for change; only those that are asked for (W3-05).
 
-        Unknown and deleted ones are left out.
+        They come in the order in which they are asked for; unknown and deleted ones are left out.
         """
         asked = [OpenName(OpenLimit.KIND.name, name) for name in dict.fromkeys(names)]
         found = [name.holder for name in self.ledger.load_each(asked)] if asked else []
         wanted = dict.fromkeys([*ids, *(id for id in found if id is not None)])
-        opened = self.ledger.load_each([OpenLimit(id) for id in wanted]) if wanted else []
-        return Opened(tuple(limit for limit in opened if limit.is_present), self.leases.clock())
+        read = (
+            {limit.id: limit for limit in self.ledger.load_each([OpenLimit(id) for id in wanted])}
+            if wanted
+            else {}
+        )
+        return Opened(tuple(read[id] for id in wanted if read[id].is_present), self.leases.clock())
 
     def all(self) -> Opened:
         """All limits, by name."""
@@ -246,7 +258,7 @@ class Limits:
         opened = self.opened(ids=data["limits"])
         for limit in opened:
             if lease in limit.state.holdings:
-                limit.hold_again(lease, opened.now)
+                limit.hold_again(lease, opened.now, leased=True)
         taken = appends_to_take(opened, lease, slots=data["slots"], holder=data.get("holder"), seconds=1.0)
         if isinstance(taken, Full):
             return False
