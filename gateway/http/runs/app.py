@@ -13,11 +13,28 @@ from starlette.routing import BaseRoute
 from ledger import Ledger
 
 from ..access import Access
-from . import admin
+from . import (
+    admin,
+    artifacts,
+    automations,
+    flow_runs,
+    flows,
+    limits,
+    logs,
+    saved_searches,
+    states,
+    variables,
+    work_pools,
+    work_queues,
+)
 from .refusals import HANDLERS
 from .services import PrefectSettings, Services
 
-ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (admin.ROUTES,)
+ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (
+    flow_runs.ROUTES, flows.ROUTES, admin.ROUTES, logs.ROUTES, limits.ROUTES,
+  work_pools.ROUTES, work_queues.ROUTES, variables.ROUTES,
+    artifacts.ROUTES, automations.ROUTES, states.ROUTES, saved_searches.ROUTES,
+)  # fmt: skip
 """The routes of each resource, those that are called most often first."""
 
 
