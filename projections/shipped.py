@@ -9,6 +9,7 @@ from ledger.domain.known import KNOWN
 
 DOMAINS: Final = (
     "ledger.builds", "ledger.jobs", "ledger.machines", "ledger.pipelines.lsm", "ledger.pipelines.psoct",
+    "ledger.runs",
 )  # fmt: skip
 """The packages of the shipped domains; each domain names its views."""
 VIEWS: Final = ("projections.views.in_state", "projections.views.progress", "projections.views.activity")

@@ -21,7 +21,7 @@ from .run_event import OpenRunEvents
 from .states import TERMINAL, State, StateType
 from .task_run import OpenTaskRun, TaskRun, task_run_shown
 
-DOMAIN = Domain("runs", __name__)
+DOMAIN = Domain("runs", __name__, views=["projections.runs.views"])
 
 __all__ = [
     "OpenLimit",

@@ -172,18 +172,18 @@ def _condition(filters: Mapping[str, Any] | None) -> tuple[sql.Composable, dict[
     }
     parts = [sql.SQL("({})").format(SQL[name].named()) for name in given] or [SQL.any_log.named()]
     if (query := given.pop("text_query", None)) is not None:
-        given |= _terms(query)
+        given |= terms(query)
     return sql.SQL(" AND " if read.operator == "and_" else " OR ").join(parts), given
 
 
-def _terms(query: str) -> dict[str, list[str]]:
+def terms(query: str) -> dict[str, list[str]]:
     """The words of a search: found, required (`+`), excluded (`-` or `!`); a quoted phrase is one word."""
-    terms: dict[str, list[str]] = {"found": [], "required": [], "excluded": []}
+    words: dict[str, list[str]] = {"found": [], "required": [], "excluded": []}
     kinds = {"": "found", "+": "required", "-": "excluded", "!": "excluded"}
     for prefix, phrase, word in _TERM.findall(_storable(query)):
         if term := re.sub(r"\\(.)", r"\1", phrase) or word:
-            terms[kinds[prefix]].append(term.lower())
-    return terms
+            words[kinds[prefix]].append(term.lower())
+    return words
 
 
 def _storable(text: str) -> str:

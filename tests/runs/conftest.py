@@ -8,6 +8,7 @@ import pytest
 
 import ledger
 from ledger.embedded import Embedded
+from tests.runs.given_reads import World, make
 from tests.shared_ledger import shared_ledger
 
 
@@ -16,3 +17,10 @@ def shared(postgres: Embedded, template: str) -> Iterator[ledger.Ledger]:
     """One ledger for all tests here that take names and ids of their own."""
     with shared_ledger(postgres, template, "runs") as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def world(postgres: Embedded, template: str) -> Iterator[World]:
+    """Runs and records to look at, in a ledger of their own with views."""
+    with shared_ledger(postgres, template, "reads") as opened:
+        yield make(opened)

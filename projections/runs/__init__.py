@@ -1,0 +1,54 @@
+"""
+Reads of runs: lists and counts by the filters of Prefect's API, and the events that Prefect's clients see.
+
+    from projections.runs import flow_runs, records, wait_for
+
+    wait_for(log, projector)                                    # read what was appended before
+    flow_runs(log, {"flow_runs": {"name": {"like_": "etl"}}}, "START_TIME_DESC", limit=20)
+
+    views.py, *.sql     the views `flow_runs`, `task_runs`, `run_records`: a row is the state of its stream
+    fields.py           the fields of the filters, kind by kind
+    criteria.py         one criterion of a field as SQL
+    filters.py          the filters of a body as one condition
+    lists.py            lists, counts, what is scheduled
+"""
+
+from typing import TYPE_CHECKING
+
+from ledger.lazy import lazily
+
+if TYPE_CHECKING:
+    from .lists import (
+        count_flow_runs,
+        count_records,
+        count_task_runs,
+        counts_by_state,
+        flow_runs,
+        lateness,
+        records,
+        scheduled_runs,
+        task_runs,
+    )
+    from .waiting import wait_for
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "lists": "count_flow_runs count_records count_task_runs counts_by_state flow_runs lateness "
+            "records scheduled_runs task_runs",
+            "waiting": "wait_for",
+        },
+    )
+
+__all__ = [
+    "count_flow_runs",
+    "count_records",
+    "count_task_runs",
+    "counts_by_state",
+    "flow_runs",
+    "lateness",
+    "records",
+    "scheduled_runs",
+    "task_runs",
+    "wait_for",
+]
