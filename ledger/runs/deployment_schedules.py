@@ -77,7 +77,7 @@ def patched(before: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, An
     return _checked(after)
 
 
-def _content(given: Mapping[str, Any]) -> dict[str, Any]:
+def _content(given: Any) -> dict[str, Any]:
     """A new schedule without id and times. Raises BadRecord."""
     if not isinstance(given, Mapping) or not isinstance(given.get("schedule"), Mapping):
         raise BadRecord("deployment", ["schedules: each needs a schedule with an interval, cron or rrule"])

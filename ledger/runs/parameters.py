@@ -50,7 +50,7 @@ def prepared(schema: Mapping[str, Any], *, partial: bool = False) -> dict[str, A
     ready = deepcopy(dict(schema))
     for part in (ready, *(ready.get("definitions") or {}).values()):
         _prepare(part)
-    return _without_required(ready) if partial else ready  # type: ignore[no-any-return]
+    return _without_required(ready) if partial else ready
 
 
 def _prepare(part: Any) -> None:

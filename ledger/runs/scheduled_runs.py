@@ -67,8 +67,10 @@ def _nominated(ledger: Ledger, deployment: Record, which: Which, now: datetime) 
     else:
         starts = [f"{start}{schedule['id']} " for schedule in deployment["schedules"]]
         ranges = [(f"{one}{time_text(now)[:19]}", _end(one)) for one in starts]
-    given = {"starts": [one for one, _ in ranges], "ends": [end for _, end in ranges]}
-    return [id for (id,) in ledger.query(SQL.by_keys, **given)] if ranges else []
+    if not ranges:
+        return []
+    rows = ledger.query(SQL.by_keys, starts=[one for one, _ in ranges], ends=[end for _, end in ranges])
+    return [id for (id,) in rows]
 
 
 def _end(start: str) -> str:
