@@ -34,6 +34,8 @@ STATUSES: Final[dict[type[Exception], int]] = {
     e.Refused: 409,
     e.JobUnsuccessful: 409,
     e.StreamNotFound: 404,
+    e.RecordNotFound: 404,
+    e.RecordProtected: 403,
     e.TokenNotFound: 404,
     e.RecordNotFound: 404,
     e.CursorMismatch: 410,

@@ -162,9 +162,16 @@ def _is_timeless(hint: Any) -> bool:
 def _as_jsonb(value: Any) -> bool:
     """Whether JSONB keeps msgspec's text of this value unchanged; our own mappings go through the walk."""
     kind = type(value)
+    if kind in _PLAIN or kind is FrozenDict:
+        return True
     if kind is float:
         return 1e-4 <= abs(value) < 1e16 or str(value) == "0.0"  # no exponent, and a number
-    return kind in _PLAIN or kind is FrozenDict or (kind is tuple and all(map(_as_jsonb, value)))
+    if kind is tuple:
+        return all(map(_as_jsonb, value))
+    shape = _shape(kind)
+    if shape is None or shape.has_tree:
+        return False
+    return shape.unsure is None or all(map(_as_jsonb, shape.unsure(value)))
 
 
 # Reading

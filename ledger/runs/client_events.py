@@ -19,7 +19,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from threading import Lock
 from typing import Any, Final, NamedTuple, cast
 
@@ -42,6 +42,7 @@ from .task_run import (
     TaskRunStateCameLate,
     TaskRunStateSet,
     changed_fields,
+    fields_read,
     is_late,
 )
 
@@ -116,12 +117,13 @@ class ClientEvents:
 
         guess: take the first report of a task run for that of a new one; if it is not, the append conflicts.
         """
-        keys = {name.name: name for one in some if (name := _key_of(one)) is not None}
+        named = [_key_of(one) for one in some]
+        keys = {name.name: name for name in named if name is not None}
         names = cast("dict[str, OpenName]", self._load(keys, guessed=()))
         owners = {name: opened.state.holder for name, opened in names.items()}
         wanted, guessed, found = dict[str, Opened](), set[str](), list[tuple[str, str | None]]()
-        for one in some:
-            key = None if (name := _key_of(one)) is None else name.name
+        for one, name in zip(some, named, strict=True):
+            key = None if name is None else name.name
             stream = _stream_of(one, owners, key)
             wanted.setdefault(stream.name, stream)
             found.append((stream.name, key))
@@ -167,7 +169,8 @@ class _Batch:
     """
 
     def __init__(self, ledger: Ledger, meta: Meta, targets: Sequence[_Target]) -> None:
-        self.ledger, self.meta, self.targets = ledger, meta, targets
+        self.ledger, self.targets = ledger, targets
+        self._meta = _around_time(meta)
         self.streams = {one.name: one for target in targets for one in target if one is not None}
         self.bodies: dict[str, list[Body]] = {}
         self._size = 0
@@ -196,14 +199,18 @@ class _Batch:
             self.streams[name].settle(recorded_at)
 
     def _report(self, one: StateReport, target: _Target) -> None:
-        run = target.stream
-        state: TaskRun = run.state
+        run = cast(OpenTaskRun, target.stream)
+        state = run.state
         if self._is_held(run, one.state.id, late=is_late(state, one.report), full=len(state.held) == HELD):
             return
-        facts = list(_facts_of(one, state))
+        given = {} if one.run == run.sent else fields_read(one.run)  # most reports repeat what is known
+        late = state.is_deleted or is_late(state, one.report)
+        facts = list(_facts_of(one, state, given, late=late))
         if target.key is not None and target.key.holder is None:
             self._record(target.key, one.state.timestamp, [NameTaken(holder=state.id)])
         self._record(run, one.state.timestamp, facts)
+        if not late:
+            run.sent = one.run
 
     def _receive(self, one: Frame, events: Opened) -> None:
         state: RunEvents = events.state
@@ -213,12 +220,16 @@ class _Batch:
 
     def _record(self, stream: Opened, claimed_at: datetime, facts: Sequence[Event]) -> None:
         """Decide these facts for a stream. Raises BadBody, and then decides none of them."""
-        meta = replace(self.meta, claimed_at=claimed_at).body()
+        meta = self._meta_at(claimed_at)
         bodies = [body_of(fact)._replace(meta=meta) for fact in facts]
         for fact in facts:
             stream.record(fact)
         self.bodies.setdefault(stream.name, []).extend(bodies)
         self._size += sum(len(body.data or "") for body in bodies)
+
+    def _meta_at(self, claimed_at: datetime) -> str:
+        """The metadata of an event, as JSON text."""
+        return claimed_at.isoformat().join(self._meta)
 
     def _is_held(self, stream: Opened, id: str, *, late: bool, full: bool) -> bool:
         """Whether an event is recorded. full: the state keeps no more ids, so the log is asked."""
@@ -230,9 +241,15 @@ class _Batch:
         return any(_id_in(event) == id for event in before)
 
 
-def _facts_of(one: StateReport, run: TaskRun) -> Iterator[Event]:
-    """The facts that a report leads to, given the task run as it is."""
-    given, is_new = dict(one.run), run.created is None
+def _around_time(meta: Meta) -> Sequence[str]:
+    """The text of metadata before and after its claimed time: the events of a batch differ only in that."""
+    at = datetime(1, 1, 2, tzinfo=UTC)
+    return replace(meta, claimed_at=at).body().split(at.isoformat())
+
+
+def _facts_of(one: StateReport, run: TaskRun, given: dict[str, Any], *, late: bool) -> Iterator[Event]:
+    """The facts that a report leads to, given the task run as it is. given: the fields that may be new."""
+    is_new = run.created is None
     if is_new:
         own = {} if one.flow_run_id is None else {"flow_run_id": one.flow_run_id}
         name = given.pop("name", one.task_key)
@@ -240,7 +257,7 @@ def _facts_of(one: StateReport, run: TaskRun) -> Iterator[Event]:
             name=name, task_key=one.task_key, dynamic_key=one.dynamic_key, fields=given | own,
             related=tuple(map(dict, one.related)),
         )  # fmt: skip
-    if run.is_deleted or is_late(run, one.report):
+    if late:
         yield TaskRunStateCameLate(state=one.state.recorded(), follows=one.follows)
         return
     changes = {} if is_new else changed_fields(run, given)
@@ -261,16 +278,16 @@ def _stream_of(one: Frame | StateReport, owners: dict[str, str | None], key: str
     return OpenTaskRun(owners[key] or one.task_run_id)
 
 
-_RANDOM = re.compile(r"[0-9a-f]{32}\Z|[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
+_RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 
 
 def _key_of(one: Frame | StateReport) -> OpenName | None:
     """The unique key of a task run within its flow run, not read yet (spec 4.2, UQ of task_run).
 
-    None where its dynamic key ends with a random UUID, as that of every client since 3.0 does: no other run
+    None where its dynamic key is a random UUID, as clients make it for tasks that they run: no other run
     can have it, so that a name would only cost an append.
     """
-    if not isinstance(one, StateReport) or one.flow_run_id is None or _RANDOM.search(one.dynamic_key):
+    if type(one) is not StateReport or one.flow_run_id is None or _RANDOM.match(one.dynamic_key):
         return None
     return OpenName("task_run", one.flow_run_id, one.task_key, one.dynamic_key)
 

@@ -17,9 +17,10 @@ from typing import Any, Final
 from ..domain.event import Event
 from ..domain.frozen import FrozenDict, changed, frozen
 from ..domain.stream import Stream
-from ..errors import BadInput, RecordExists, RecordNotFound, shown
+from ..errors import RecordExists, RecordNotFound
+from . import fields
 from .facts import Json, ProposalRefused, RunFact, StateSet
-from .json_values import checked_uuid, kept, plain, time_text
+from .json_values import checked_uuid, plain, time_text
 from .policies import FlowRunPolicy
 from .run import MOVES, Run, RunStatus, entered, remembered
 from .states import State, StateType
@@ -141,79 +142,45 @@ def _moved(run: FlowRun, event: FlowRunStateSet, at: datetime) -> FlowRun:
 # Fields that clients give.
 
 
-def _id(value: Any, _name: str) -> Any:
-    return checked_uuid(value)
-
-
-def _text(value: Any, name: str) -> Any:
-    if not isinstance(value, str):
-        raise BadInput(f"{name} {shown(value)} must be text")
-    return value
-
-
-def _flag(value: Any, name: str) -> Any:
-    if not isinstance(value, bool):
-        raise BadInput(f"{name} {shown(value)} must be true or false")
-    return value
-
-
-def _object(value: Any, name: str) -> Any:
-    if not isinstance(value, Mapping):
-        raise BadInput(f"{name} {shown(value)} must be an object")
-    return kept(value)
-
-
-def _list(value: Any, name: str) -> Any:
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
-        raise BadInput(f"{name} {shown(value)} must be a list of texts")
-    return list(value)
-
-
 def _policy(value: Any, _name: str) -> Any:
     given = value if isinstance(value, FlowRunPolicy) else FlowRunPolicy.of(value)
     return given.shown()
 
 
-_GIVEN: Final = {
-    "name": _text,
-    "deployment_id": _id,
-    "deployment_version": _text,
-    "work_pool_id": _id,
-    "work_pool_name": _text,
-    "work_queue_id": _id,
-    "work_queue_name": _text,
-    "flow_version": _text,
-    "parameters": _object,
-    "idempotency_key": _text,
-    "context": _object,
+_GIVEN: Final[Mapping[str, fields.Reader]] = {
+    "name": fields.text,
+    "deployment_id": fields.uuid,
+    "deployment_version": fields.text,
+    "work_pool_id": fields.uuid,
+    "work_pool_name": fields.text,
+    "work_queue_id": fields.uuid,
+    "work_queue_name": fields.text,
+    "flow_version": fields.text,
+    "parameters": fields.json_object,
+    "idempotency_key": fields.text,
+    "context": fields.json_object,
     "empirical_policy": _policy,
-    "tags": _list,
-    "labels": _object,
-    "created_by": _object,
-    "infrastructure_pid": _text,
-    "infrastructure_document_id": _id,
-    "job_variables": _object,
-    "parent_task_run_id": _id,
-    "auto_scheduled": _flag,
+    "tags": fields.texts,
+    "labels": fields.json_object,
+    "created_by": fields.json_object,
+    "infrastructure_pid": fields.text,
+    "infrastructure_document_id": fields.uuid,
+    "job_variables": fields.json_object,
+    "parent_task_run_id": fields.uuid,
+    "auto_scheduled": fields.flag,
 }
 """The fields that may be given, and how each is read."""
 
 
 def fields_read(given: Mapping[str, Any]) -> dict[str, Any]:
     """Given fields as facts keep them; None takes a field away. Raises BadInput for an unknown one."""
-    read = {}
-    for name, value in given.items():
-        reader = _GIVEN.get(name)
-        if reader is None:
-            raise BadInput(f"a flow run has no field {shown(name)} that can be set")
-        read[name] = None if value is None else reader(value, name)
-    return read
+    return fields.read_fields(_GIVEN, given, "flow run")
 
 
-def _values(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _values(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """The values of recorded fields in the state. A field that was taken away gets its default."""
     values = {}
-    for name, value in fields.items():
+    for name, value in recorded.items():
         if name == "empirical_policy":
             values[name] = FlowRunPolicy.of(value)
         elif value is None:
@@ -244,14 +211,14 @@ class OpenFlowRun(Stream[FlowRun, Event]):
         """Whether it was created, and not deleted since."""
         return self.state.created is not None and not self.state.is_deleted
 
-    def create(self, name: str, flow_id: str, **fields: Any) -> None:
-        """Create it; `fields` as in spec 4.2. Raises BadInput."""
-        given = {key: value for key, value in fields_read(fields).items() if value is not None}
-        self.record(FlowRunCreated(name=name, flow_id=checked_uuid(flow_id), fields=given))
+    def create(self, name: str, flow_id: str, **given: Any) -> None:
+        """Create it; `given` are fields of spec 4.2. Raises BadInput."""
+        kept = {key: value for key, value in fields_read(given).items() if value is not None}
+        self.record(FlowRunCreated(name=name, flow_id=checked_uuid(flow_id), fields=kept))
 
-    def change(self, **fields: Any) -> None:
+    def change(self, **given: Any) -> None:
         """Change some of its fields. Raises BadInput."""
-        self.record(FlowRunChanged(fields=fields_read(fields)))
+        self.record(FlowRunChanged(fields=fields_read(given)))
 
     def set_input(self, key: str, value: str, sender: str | None = None) -> None:
         """Give it an input under a new key. Raises RecordExists where the key has one already."""

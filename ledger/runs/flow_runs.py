@@ -100,16 +100,23 @@ class FlowRuns:
     # States
 
     def set_state(
-        self, id: str, proposed: State, *, force: bool = False, client_version: str | None = None
+        self,
+        id: str,
+        proposed: State,
+        *,
+        force: bool = False,
+        client_version: str | None = None,
+        expected: int | None = None,
     ) -> Answer[FlowRun]:
         """Propose a state; the rules decide what becomes of it. force: only the minimal policy applies.
 
-        client_version: of Prefect; it tells whether the client renews leases of slots.
+        client_version: of Prefect; it tells whether the client renews leases of slots. expected: the version
+        of the run at which the proposal was made; at another one StreamConflict is raised.
         Raises RunNotFound, BadInput, ServerUnavailable.
         """
         policy = MINIMAL_FLOW_POLICY if force else FLOW_POLICY
         given = {"client_version": client_version}
-        return self._decided(id, lambda _: proposed, policy, given=given, forced=force)
+        return self._decided(id, lambda _: proposed, policy, given=given, forced=force, expected=expected)
 
     def mark_late(self, id: str) -> Answer[FlowRun]:
         """Mark a scheduled run as late, for the same time; rejected where it is not scheduled any more."""
@@ -144,6 +151,7 @@ class FlowRuns:
         *,
         given: Mapping[str, Any] = FrozenDict(),
         forced: bool = False,
+        expected: int | None = None,
         then: Callable[[OpenFlowRun, Change[FlowRun]], None] | None = None,
     ) -> Answer[FlowRun]:
         """Read the run, let the policy decide about a proposal, record it; again after a conflict.
@@ -153,6 +161,8 @@ class FlowRuns:
 
         def attempt() -> Answer[FlowRun]:
             opened = self._open(id)
+            if expected is not None and opened.version != expected:
+                raise StreamConflict(opened.name, f"version {expected}", opened.version)
             change = Change(self.ledger, opened.state, proposal(opened.state), forced=forced, given=given)
             orchestrate(change, policy)
             if recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused):
@@ -161,7 +171,7 @@ class FlowRuns:
                 committed(self.ledger, opened, change)
             return answered(change, _read(opened))
 
-        return retry_conflicts(attempt)
+        return attempt() if expected is not None else retry_conflicts(attempt)
 
     # Fields and inputs
 

@@ -20,7 +20,7 @@ from . import fields
 from .json_values import checked_uuid, kept, time_text
 from .run_event import RunEventReceived
 from .states import State, time_read
-from .task_run import CLAIMS, Report, fields_read
+from .task_run import CLAIMS, Report
 
 MAX_NAME: Final = 1024
 """Characters in the name of an event; Prefect's own limit."""
@@ -58,7 +58,10 @@ class Frame(NamedTuple):
 
 
 class StateReport(NamedTuple):
-    """A client's report of a state of a task run. run: fields of the task run; claimed: what it counted."""
+    """A client's report of a state of a task run.
+
+    run: fields of the task run, not checked yet. claimed: what the client counted.
+    """
 
     task_run_id: str
     flow_run_id: str | None
@@ -134,7 +137,7 @@ def _report(frame: Frame) -> StateReport:
         fields.text(run.get("dynamic_key"), "dynamic_key"),
         State.of({**state, "id": frame.id, "timestamp": frame.occurred}),
         frame.follows,
-        fields_read({name: run[name] for name in _KEPT if run.get(name) is not None}),
+        {name: run[name] for name in _KEPT if run.get(name) is not None},
         {
             **_UNSET,
             **{name: read(run[name], name) for name, read in CLAIMS.items() if run.get(name) is not None},

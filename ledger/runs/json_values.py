@@ -7,6 +7,7 @@ Times are aware and UTC; a naive one is refused. Ids are UUIDs in lower case.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Set
 from datetime import UTC, datetime
 from enum import Enum
@@ -17,6 +18,7 @@ from uuid import UUID, uuid4
 from ..errors import BadInput, shown
 
 _LEAVES = frozenset({str, int, bool, type(None)})
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
 def kept(value: Any) -> Any:
@@ -65,6 +67,8 @@ def time_text(value: datetime) -> str:
 
 def checked_uuid(value: object) -> str:
     """The id as text in lower case. Raises BadInput for what is not a UUID."""
+    if type(value) is str and _UUID.match(value):  # nearly all are, and UUID takes twenty times as long
+        return value
     try:
         return str(value if isinstance(value, UUID) else UUID(value))  # type: ignore[arg-type]
     except (ValueError, AttributeError, TypeError):

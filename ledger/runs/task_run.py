@@ -136,15 +136,17 @@ def evolve(run: TaskRun, event: Event, at: datetime) -> TaskRun:
 def _moved(run: TaskRun, event: TaskRunStateSet, at: datetime) -> TaskRun:
     """In its new state. What the client counted itself takes the place of what follows from the states."""
     state = state_in(run, event, at)
-    moved = entered(changed(remembered(run, event), updated=at, **_values(event.changes)), state)
+    before = remembered(run, event)
+    moved = entered(changed(before, **_values(event.changes)) if event.changes else before, state)
     if not event.reported:
-        return moved
+        return changed(moved, updated=at)
     claimed = dict(event.claimed)
+    more: dict[str, Any] = {"updated": at, "held": (*run.held, state.id)[-HELD:]}
     if (ran := claimed.pop("total_run_time", None)) is not None:
         since = state.timestamp if state.type is StateType.RUNNING else None
-        moved = changed(moved, ran=round(ran * 1_000_000), ran_from=since, ran_to=None)
+        more |= {"ran": round(ran * 1_000_000), "ran_from": since, "ran_to": None}
     report = Report(state.id, state.timestamp, event.follows)
-    return changed(moved, held=(*run.held, state.id)[-HELD:], newest=report, **_values(claimed))
+    return changed(moved, newest=report, **more, **_values(claimed))
 
 
 def state_in(run: TaskRun, event: TaskRunStateSet | TaskRunStateCameLate, at: datetime) -> State:
@@ -236,6 +238,9 @@ class OpenTaskRun(Stream[TaskRun, Event]):
 
     CATEGORY, MOVES, STATE, STATE_SCHEMA = "task_run", MOVES, TaskRun, 1
     evolve = staticmethod(evolve)
+
+    sent: Mapping[str, Any] | None = None
+    """The fields in the latest report that this object took, as the client sent them."""
 
     @classmethod
     def initial(cls, *key: str | int) -> TaskRun:

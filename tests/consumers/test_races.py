@@ -148,6 +148,7 @@ def campaign(lab: Lab, dsn: str, seconds: float, seed: int) -> tuple[int, int]:
     return kills, len(rounds)
 
 
+@pytest.mark.slow
 def test_a_reactor_that_is_killed_records_each_round_once(lab: Lab, dsn: str) -> None:
     kills, rounds = campaign(lab, dsn, seconds=0.5, seed=1)
     assert kills >= 3

@@ -301,13 +301,13 @@ def _password(server: Embedded) -> str:
 def test_what_is_acknowledged_is_stored_and_what_is_refused_is_not(
     durable: Embedded, ways: list[str], tmp_path: Path
 ) -> None:
-    faults, figures = campaign(durable, ways, tmp_path, 60, enough=40)
+    faults, figures = campaign(durable, ways, tmp_path, 60, enough=20)
     assert not any(faults), faults
-    assert figures["acknowledged"] > 1000
-    assert figures["refused"] > 20
-    assert figures["uncertain"] > 5
+    assert figures["acknowledged"] > 500
+    assert figures["refused"] > 10
+    assert figures["uncertain"] > 2
     assert (
-        sum(figures[kind] for kind in figures if kind.startswith(("backends", "servers", "immediate"))) > 20
+        sum(figures[kind] for kind in figures if kind.startswith(("backends", "servers", "immediate"))) > 10
     )
 
 

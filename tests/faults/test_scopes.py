@@ -234,6 +234,7 @@ def test_workers_that_are_killed_lose_nothing_and_block_nobody(log: Ledger, star
     assert figures["stored"] >= 5
 
 
+@pytest.mark.slow
 def test_without_locks_the_same_work_conflicts(log: Ledger, start: Start) -> None:
     figures = murder(log, start, "rush", 1, 1)
     assert figures["conflict"] > figures["kills"]

@@ -176,7 +176,7 @@ def house(log: Ledger, dsn: str, pledger: Pledger, tmp_path: Path) -> Iterator[H
     made.connection.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     forged=st.lists(forgeries(), min_size=1, max_size=8),
     at_once=st.integers(0, 2),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 
+import pytest
+
 from ledger import connect
 from ledger.embedded import throwaway
 from ledger.jobs import Jobs
@@ -23,6 +25,7 @@ RUN = (
 )
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_told_to_stop_while_the_server_is_away_ends() -> None:
     """Also where it has a job, which it can neither finish nor give back: that its lease will tell."""
     with throwaway() as server:

@@ -46,6 +46,7 @@ def campaign(seed: int, phases: Sequence[Sequence[Lane]]) -> str:
     return f"\n{figures}\n{table(faults.done, asked)}"
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_in_a_short_campaign() -> None:
     seed = time.time_ns() % 10_000
     chance = random.Random(seed)

@@ -144,6 +144,7 @@ def test_each_wrong_setting_has_its_sentence(secured: Secured) -> None:
         assert re.search(sentence, said), f"{sentence!r} is not in {said!r}"
 
 
+@pytest.mark.slow
 def test_an_unknown_mechanism_wrong_addresses_and_a_frozen_broker(tmp_path: Path) -> None:
     listeners = ("PLAINTEXT", "SASL_PLAINTEXT")
     settings = {

@@ -100,6 +100,7 @@ def test_a_feed_that_begins_before_the_relay_waits_for_it(
     assert_equal(log, connection)
 
 
+@pytest.mark.slow
 def test_feeds_that_are_killed(
     log: Ledger,
     elsewhere: Ledger,
@@ -139,6 +140,7 @@ def fed_events(connection: psycopg.Connection[Any]) -> int:
     return int(row[0])
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_restarted(
     log: Ledger, elsewhere: Ledger, connection: psycopg.Connection[Any], own_broker: Broker, kafka_name: str
 ) -> None:
@@ -165,6 +167,7 @@ def test_a_broker_that_is_restarted(
     assert_equal(log, connection)
 
 
+@pytest.mark.slow
 def test_topics_of_another_life(
     log: Ledger, elsewhere: Ledger, broker: SharedBroker, kafka_name: str
 ) -> None:

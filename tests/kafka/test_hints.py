@@ -102,6 +102,7 @@ def test_only_its_queues(log: Ledger, transport: Transport) -> None:
 # Hints
 
 
+@pytest.mark.slow
 def test_an_idle_worker_asks_a_fifth_as_often_at_most(
     log: Ledger, broker: SharedBroker, kafka_name: str
 ) -> None:
@@ -137,6 +138,7 @@ def _asked_in(at_work: AtWork, seconds: float) -> int:
     return calls["take"]
 
 
+@pytest.mark.slow
 def test_without_kafka_the_log_is_asked(log: Ledger, own_broker: Broker, kafka_name: str) -> None:
     """Given a broker that dies, then the worker works on, and hears again when it is back."""
     cluster, jobs = Cluster.of(own_broker.bootstrap), Jobs(log)

@@ -46,6 +46,7 @@ def test_partitions_that_are_far_ahead_are_paused(
     again.close()
 
 
+@pytest.mark.slow
 def test_records_that_are_there_twice_are_left_out(
     log: Ledger, broker: SharedBroker, kafka_name: str
 ) -> None:

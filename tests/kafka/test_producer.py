@@ -213,6 +213,7 @@ def test_a_fenced_producer_is_told_so_by_many_exceptions(broker: SharedBroker, k
     assert values(cluster, name) == [b"first", b"second"]
 
 
+@pytest.mark.slow
 def test_calls_of_the_client_hang_for_ever_and_ours_do_not(own_broker: Broker, kafka_name: str) -> None:
     cluster = Cluster.of(own_broker.bootstrap)
     name = topic(cluster, f"{kafka_name}.a")

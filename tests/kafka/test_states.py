@@ -101,6 +101,7 @@ def test_states_and_views(log: Ledger, broker: SharedBroker, kafka_name: str) ->
     assert verify(log, cluster, kafka_name).difference is None
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_older_than_its_topics_of_states(
     dsn: str, log: Ledger, broker: SharedBroker, kafka_name: str
 ) -> None:

@@ -128,7 +128,8 @@ def children(process: subprocess.Popen[str], many: int) -> list[psutil.Process]:
     raise AssertionError("they were not started")
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_ended_leaves_no_process_and_can_be_run_again(
     log: Ledger, connection: Connection, dsn: str, number: signal.Signals
 ) -> None:

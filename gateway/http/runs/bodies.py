@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
+
+from ledger.runs.kinds import kind_of
 
 from .refusals import Unfit
 
@@ -24,14 +27,28 @@ def given(body: Body) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
 
 
+@dataclass(frozen=True, slots=True)
+class FieldsOf:
+    """Marks a body as fields of a kind of records: `Annotated[dict[str, Any], FieldsOf("flow")]`."""
+
+    kind: str
+
+
 class Reader:
     """Reads bodies of one type. An empty body is an empty object."""
 
     def __init__(self, kind: Any) -> None:
-        self._kind, self._decode = kind, msgspec.json.Decoder(kind).decode
+        marks = [one for one in get_args(kind) if isinstance(one, FieldsOf)]
+        self._fields = kind_of(marks[0].kind) if marks else None
+        self._kind = dict[str, Any] if marks else kind
+        self._decode = msgspec.json.Decoder(self._kind).decode
 
     def __call__(self, raw: bytes) -> Any:
-        """The body. Raises Unfit."""
+        """The body, without fields that a record of its kind does not have. Raises Unfit."""
+        found = self._read(raw)
+        return found if self._fields is None else self._fields.known(found)
+
+    def _read(self, raw: bytes) -> Any:
         try:
             return self._decode(raw or b"{}")
         except msgspec.ValidationError as error:

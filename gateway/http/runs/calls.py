@@ -58,7 +58,7 @@ class Endpoint:
     """One route as an ASGI application. It is open to everybody if role is None."""
 
     def __init__(self, handler: Handler, status: int, role: Role | None) -> None:
-        hints = get_type_hints(handler)
+        hints = get_type_hints(handler, include_extras=True)
         self.handler, self.status, self.role = handler, status, role
         self.body = hints.get("body")
         self._read = Reader(self.body) if "body" in signature(handler).parameters else None

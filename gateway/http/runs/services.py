@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Final, Self
 
 from ledger import Ledger
+from ledger.runs.artifacts import Artifacts
+from ledger.runs.flow_runs import FlowRuns
+from ledger.runs.limits import Limits
+from ledger.runs.records import Records
+from ledger.runs.run_logs import RunLogs
+from ledger.runs.work_pools import WorkPools
+from projections import Projector
+from projections.engine.projector import views_named
+from projections.runs import wait_for
+
+FRESH: Final = 1.0
+"""Seconds that a list waits, at most, until the views contain what was recorded before it was asked for."""
+MADE: Final = 10.0
+"""Seconds that the start waits, at most, until the views are made; then lists answer 503 until they are."""
+VIEWS: Final = ("flow_runs", "task_runs", "run_records")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +40,38 @@ class Services:
 
     def __init__(self, ledger: Ledger, settings: PrefectSettings) -> None:
         self.ledger, self.settings = ledger, settings
+        self.flow_runs, self.records = FlowRuns(ledger), Records(ledger)
+        self.work_pools = WorkPools(ledger)
+        self.artifacts = Artifacts(ledger)
+        self.limits, self.logs = Limits(ledger), RunLogs(ledger)
+        self._projector = Projector(ledger, views_named(VIEWS))
 
     def __enter__(self) -> Self:
         """Begin to follow the views, and to run the services."""
+        self._projector.__enter__()
+        self._projector.wait_for(0, MADE)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         """Stop both."""
+        self._projector.__exit__(*error)
+
+    def settle(self) -> None:
+        """Wait until the views contain all that is recorded by now, so that a client reads its own writes.
+
+        After a second a list is answered as it is.
+        """
+        wait_for(self.ledger, views=VIEWS, projector=self._projector, seconds=FRESH)
+
+    def queue_of(self, pool: str | None, queue: str | None) -> dict[str, Any]:
+        """The fields of a flow run that name its pool and queue; by default the pool's first queue.
+
+        Raises RecordNotFound.
+        """
+        if pool is None:
+            return {} if queue is None else {"work_queue_name": queue}
+        found = self.work_pools.queue_of(pool, queue)
+        return {
+            "work_pool_id": found["work_pool_id"], "work_pool_name": pool, "work_queue_id": found.id,
+            "work_queue_name": found["name"],
+        }  # fmt: skip
