@@ -33,14 +33,18 @@ from .run_rules import (
     COMPLETED,
     CRASHED,
     FAILED,
+    KEEPS_RESULT,
     LEASE,
     PAUSED,
     RUNNING,
     SCHEDULED,
     CopyScheduledTime,
+    PreventDuplicateTransitions,
     PreventPendingTransitions,
+    PreventResultDataLoss,
     StorePersistedResult,
     WaitForScheduledTime,
+    loses_result,
 )
 from .states import TERMINAL, State, awaiting_retry, cancelled, failed
 
@@ -61,20 +65,6 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class PreventDuplicateTransitions(Rule):
-    """A client that repeats a proposal, because it got no answer, gets the present state.
-
-    It has made the transition, whatever came after it: the run remembers the ids of its last proposals, also
-    of those that led to another state than the proposed one (spec W3-03).
-    """
-
-    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
-        if initial is None:
-            return
-        if proposed.detail("transition_id") in change.run.transitions:
-            change.reject(None, "This run has already made this state transition.")
-
-
 class HandleFlowTerminalStateTransitions(Rule):
     """A run that is over begins anew only by a move that makes sense, and without its former pauses."""
 
@@ -87,8 +77,8 @@ class HandleFlowTerminalStateTransitions(Rule):
             change.abort(f"Run is already in terminal state {initial.type}.")
         elif initial.type is COMPLETED and initial.has_result and not proposed.is_terminal:
             change.reject(None, "Run is already COMPLETED.")
-        elif _loses_result(initial, proposed):
-            change.reject(None, _KEEPS_RESULT)
+        elif loses_result(initial, proposed):
+            change.reject(None, KEEPS_RESULT)
         elif proposed.type is SCHEDULED and change.run.deployment_id is None:
             change.abort("Cannot reschedule a run without an associated deployment.")
         elif not proposed.is_terminal:
@@ -97,26 +87,6 @@ class HandleFlowTerminalStateTransitions(Rule):
 
     def cleanup(self, change: Flow, initial: State | None, validated: State | None) -> None:
         change.unset("empirical_policy")
-
-
-_KEEPS_RESULT: Final = (
-    "Cannot overwrite a COMPLETED state that carries persisted result data with one that does not."
-)
-
-
-def _loses_result(initial: State, proposed: State) -> bool:
-    both = initial.type is COMPLETED and proposed.type is COMPLETED
-    return both and initial.has_result and not proposed.has_result
-
-
-class PreventResultDataLoss(Rule):
-    """Not even a forced move loses the result of a completed run."""
-
-    FROM_STATES = TO_STATES = TERMINAL
-
-    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
-        if initial is not None and _loses_result(initial, proposed):
-            change.reject(None, _KEEPS_RESULT)
 
 
 class EnforceCancellingToCancelledTransition(Rule):

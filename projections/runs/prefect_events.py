@@ -157,7 +157,7 @@ class PrefectEvents:
             case TaskRunStateSet() | TaskRunStateCameLate() if run is not None:
                 event = self._of_task_run(told, run, fact)
             case RunEventReceived():
-                event = plain({name: getattr(told, name) for name in RunEventReceived.model_fields})
+                event = {name: plain(getattr(told, name)) for name in RunEventReceived.model_fields}
             case _:
                 return None
         return {**event, "received": time_text(fact.recorded_at)}
