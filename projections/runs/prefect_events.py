@@ -111,6 +111,11 @@ class PrefectEvents:
         ((many,),) = self._rows(SQL.count.named(schema=self._schema, wanted=text), values)
         return int(many)
 
+    def position_before(self, at: datetime) -> int:
+        """A position from which on everything recorded since a time is found; near the end of the log."""
+        rows = self._rows(SQL.position_before.named(schema=self._schema), {"at": at})
+        return int(rows[0][0]) if rows else 0
+
     # Facts
 
     @property
