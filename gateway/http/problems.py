@@ -37,7 +37,6 @@ STATUSES: Final[dict[type[Exception], int]] = {
     e.RecordNotFound: 404,
     e.RecordProtected: 403,
     e.TokenNotFound: 404,
-    e.RecordNotFound: 404,
     e.CursorMismatch: 410,
     e.ViewFailed: 503,
     e.KafkaFailed: 502,

@@ -17,6 +17,7 @@ from . import (
     admin,
     artifacts,
     automations,
+    events,
     flow_runs,
     flows,
     limits,
@@ -33,7 +34,8 @@ from .services import PrefectSettings, Services
 ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (
     flow_runs.ROUTES, flows.ROUTES, admin.ROUTES, logs.ROUTES, limits.ROUTES,
   work_pools.ROUTES, work_queues.ROUTES, variables.ROUTES,
-    artifacts.ROUTES, automations.ROUTES, states.ROUTES, saved_searches.ROUTES,
+    artifacts.ROUTES, automations.ROUTES,
+    events.ROUTES, states.ROUTES, saved_searches.ROUTES,
 )  # fmt: skip
 """The routes of each resource, those that are called most often first."""
 

@@ -38,12 +38,16 @@ Handler: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request: who sends it, and the services that it may use. query, headers: as they were sent."""
+    """A request: who sends it, and the services that it may use. query, headers: as they were sent.
+
+    base: the address under which the client calls the API.
+    """
 
     services: Services
     caller: Caller
     query: Mapping[str, str]
     headers: Mapping[str, str]
+    base: str = ""
 
 
 class Reply(NamedTuple):
@@ -73,7 +77,8 @@ class Endpoint:
         given = {name: str(value) for name, value in scope["path_params"].items()}
         if self._read is not None:
             given["body"] = self._read(await request.body())
-        call = Call(state.services, caller, request.query_params, headers)
+        base = f"{scope['scheme']}://{headers.get('host', '')}{scope['root_path']}"
+        call = Call(state.services, caller, request.query_params, headers, base)
         found = await to_thread.run_sync(self._run, call, given)
         await self._response(found)(scope, receive, send)
 

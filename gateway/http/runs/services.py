@@ -15,6 +15,7 @@ from ledger.runs.work_pools import WorkPools
 from projections import Projector
 from projections.engine.projector import views_named
 from projections.runs import wait_for
+from projections.runs.prefect_events import PrefectEvents
 
 FRESH: Final = 1.0
 """Seconds that a list waits, at most, until the views contain what was recorded before it was asked for."""
@@ -44,6 +45,7 @@ class Services:
         self.work_pools = WorkPools(ledger)
         self.artifacts = Artifacts(ledger)
         self.limits, self.logs = Limits(ledger), RunLogs(ledger)
+        self.events = PrefectEvents(ledger)
         self._projector = Projector(ledger, views_named(VIEWS))
 
     def __enter__(self) -> Self:
