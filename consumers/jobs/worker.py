@@ -21,6 +21,7 @@ from multiprocessing.connection import wait
 from typing import Any, Final
 from uuid import uuid4
 
+from consumers.service import Service
 from ledger import Ledger, LedgerError, SchemaMismatch, ServerUnavailable
 from ledger.errors import AppendUncertain, LedgerBusy, StorageFull
 from ledger.jobs.leases import HeldLease, LeaseStatus
@@ -34,7 +35,7 @@ from .operation import registry_at
 from .outcome_log import log_outcome
 from .record import Part, Recorder, claim_part, outcome_part
 from .sandbox.slot import Slot
-from .services import Service, WorkProjector, background_services, candidate_for_services
+from .services import WorkProjector, background_services, candidate_for_services
 from .signal import Signal
 
 LEASE: Final = 30.0

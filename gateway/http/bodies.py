@@ -43,7 +43,7 @@ class Limits:
 
 
 class OnlyFrom:
-    """Refuses requests of web pages of other origins, with 403.
+    """Refuses requests and sockets of web pages of other origins, with 403.
 
     For a server that trusts requests without a token: any page in a browser of this machine could send one.
     hosts: names under which the server may be called. origins: those whose pages may call.
@@ -54,7 +54,7 @@ class OnlyFrom:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on if it comes from no page, or from one of ours."""
-        if scope["type"] == "http" and (detail := self._refused(dict(scope["headers"]))):
+        if scope["type"] in ("http", "websocket") and (detail := self._refused(dict(scope["headers"]))):
             return await problem(403, "ForeignPage", detail)(scope, receive, send)
         return await self._app(scope, receive, send)
 

@@ -29,6 +29,7 @@ STATUSES: Final[dict[type[Exception], int]] = {
     e.UnknownView: 404,
     e.UnknownMachine: 404,
     e.BadInput: 422,
+    e.BadParameters: 409,
     e.CommandReused: 422,
     e.LockTimeout: 423,
     e.Refused: 409,

@@ -24,7 +24,8 @@ class LeaseKind(StrEnum):
 
     SLOTS: slots of concurrency limits, by the lease's id. LOST_SLOTS: those that ran out; they may be taken
     again. FLOW_RUN: a running flow run that sends heartbeats, by its id. WORKER: a worker, by the id of its
-    record. WORK_QUEUE, DEPLOYMENT: what somebody polls, by the id of the record.
+    record. WORK_QUEUE, DEPLOYMENT: what somebody polls, by the id of the record. LISTENING: that servers are
+    there to which clients can send events.
     """
 
     SLOTS = "slots"
@@ -33,6 +34,7 @@ class LeaseKind(StrEnum):
     WORKER = "worker"
     WORK_QUEUE = "work_queue"
     DEPLOYMENT = "deployment"
+    LISTENING = "listening"
 
 
 class RunLease(NamedTuple):
@@ -60,6 +62,10 @@ class RunLeases:
         """Renew a lease that is there, also one that ran out and that nobody took out; False if none is."""
         return bool(self.ledger.query(SQL.renew, kind=kind.value, key=key, seconds=seconds))
 
+    def mark(self, kind: LeaseKind, key: str, seconds: float) -> None:
+        """Renew a mark for so many seconds; it is there since it was first put without a gap."""
+        self.ledger.query(SQL.mark, kind=kind.value, key=key, seconds=seconds)
+
     def put_if_absent(
         self, kind: LeaseKind, leases: Mapping[str, Mapping[str, Any]], seconds: float
     ) -> list[str]:
@@ -75,14 +81,23 @@ class RunLeases:
         return [key for (key,) in self.ledger.query(SQL.release, kind=kind.value, keys=list(keys))]
 
     def take_expired(
-        self, kind: LeaseKind, limit: int = 100, *, kept: LeaseKind | None = None, keep: float = 0.0
+        self,
+        kind: LeaseKind,
+        limit: int = 100,
+        *,
+        since: datetime | None = None,
+        kept: LeaseKind | None = None,
+        keep: float = 0.0,
     ) -> list[RunLease]:
         """Take out leases that ran out, the oldest first; each goes to one caller.
 
-        kept: the kind under which each is kept for `keep` seconds, with its data.
+        since: none could be renewed before, so each lasts as long from then on. kept: the kind under which
+        each is kept for `keep` seconds, with its data.
         """
         other = None if kept is None else kept.value
-        rows = self.ledger.query(SQL.take_expired, kind=kind.value, limit=limit, kept=other, keep=keep)
+        rows = self.ledger.query(
+            SQL.take_expired, kind=kind.value, limit=limit, since=since, kept=other, keep=keep
+        )
         return [_lease(row) for row in rows]
 
     def get(self, kind: LeaseKind, key: str) -> RunLease | None:

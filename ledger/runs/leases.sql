@@ -9,6 +9,35 @@ ON CONFLICT (kind, key) DO UPDATE
    SET until = excluded.until, seconds = excluded.seconds, data = coalesce(%(data)s::jsonb, l.data)
 RETURNING true;
 
+-- name: beat
+-- Put or renew the leases of runs from which heartbeats came; data: when the last one occurred by the client's clock, and
+-- the longest time between two.
+INSERT INTO {schema}.run_leases AS l (taken_at, until, seconds, kind, key, data)
+SELECT clock_timestamp(), clock_timestamp() + %(first)s * interval '1 second', %(first)s, %(kind)s, key,
+       jsonb_build_object('occurred', occurred)
+  FROM unnest(%(keys)s::text[], %(occurred)s::timestamptz[]) u (key, occurred) ORDER BY key
+ON CONFLICT (kind, key) DO UPDATE
+   SET (seconds, until, data) = (
+       SELECT s.seconds, clock_timestamp() + s.seconds * interval '1 second',
+              jsonb_build_object('occurred', greatest(b.occurred, b.before), 'longest', b.longest)
+         FROM (SELECT n.occurred, n.before,
+                      greatest(extract(epoch FROM n.occurred - n.before)::double precision,
+                               (l.data ->> 'longest')::double precision, 0) AS longest
+                 FROM (SELECT (excluded.data ->> 'occurred')::timestamptz AS occurred,
+                              (l.data ->> 'occurred')::timestamptz AS before) n) b,
+              LATERAL (SELECT CASE WHEN b.longest > 0 THEN %(intervals)s * greatest(b.longest, %(shortest)s)
+                                   ELSE l.seconds END AS seconds) s)
+RETURNING true;
+
+-- name: mark
+-- Renew the mark that something is there; taken_at: since when without a gap.
+INSERT INTO {schema}.run_leases AS l (taken_at, until, seconds, kind, key, data)
+VALUES (clock_timestamp(), clock_timestamp() + %(seconds)s * interval '1 second', %(seconds)s, %(kind)s, %(key)s, '{{}}')
+ON CONFLICT (kind, key) DO UPDATE
+   SET taken_at = CASE WHEN l.until < clock_timestamp() THEN clock_timestamp() ELSE l.taken_at END,
+       until = greatest(l.until, excluded.until), seconds = excluded.seconds
+RETURNING true;
+
 -- name: put_if_absent
 -- Put leases where there are none; the keys of those that were put.
 INSERT INTO {schema}.run_leases (taken_at, until, seconds, kind, key, data)
@@ -29,11 +58,13 @@ RETURNING true;
 DELETE FROM {schema}.run_leases WHERE kind = %(kind)s AND key = ANY (%(keys)s::text[]) RETURNING key;
 
 -- name: take_expired
--- Take out leases that ran out, the oldest first. One caller gets each; one that is renewed at this moment stays. Where
+-- Take out leases that ran out, the oldest first; since: they could not be renewed before this time. One caller gets each; one that is renewed at this moment stays. Where
 -- `kept` names a kind, the lease is kept under it for `keep` seconds, so that its holder can take it again.
 WITH late AS MATERIALIZED (
     SELECT kind, key FROM {schema}.run_leases
-     WHERE kind = %(kind)s AND until < clock_timestamp() ORDER BY until LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+     WHERE kind = %(kind)s AND until < clock_timestamp()
+       AND coalesce(%(since)s::timestamptz + seconds * interval '1 second' < clock_timestamp(), true)
+     ORDER BY until LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM {schema}.run_leases l USING late WHERE l.kind = late.kind AND l.key = late.key RETURNING l.*
 ), saved AS (

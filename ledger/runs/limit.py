@@ -271,13 +271,11 @@ class OpenLimit(OpenRecord, kind="concurrency_limit"):
         if lease == NOBODY or lease not in self.state.holdings:
             self.record(SlotsTaken(lease=lease, slots=slots, now=now, holder=holder, leased=leased))
 
-    def hold_again(self, lease: str, now: datetime) -> None:
-        """Record that a lease which was about to be taken away goes on holding its slots."""
+    def hold_again(self, lease: str, now: datetime, *, leased: bool) -> None:
+        """Record that a lease goes on holding its slots. leased: whether it runs out unless it is renewed."""
         holding = self.state.holdings[lease]
         slots = max(0, round(holding.slots))
-        self.record(
-            SlotsTaken(lease=lease, slots=slots, now=now, holder=holding.holder, leased=holding.leased)
-        )
+        self.record(SlotsTaken(lease=lease, slots=slots, now=now, holder=holding.holder, leased=leased))
 
     def release(
         self, lease: str, now: datetime, reason: Literal["released", "expired", "run_over"] = "released"

@@ -25,7 +25,7 @@ from ..log.append import Append, append_of, append_to
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
 from .leases import LeaseKind, RunLeases
-from .limit import NOBODY, TAG, Limit, OpenLimit, SlotsRefused
+from .limit import NOBODY, TAG, Holding, Limit, OpenLimit, SlotsRefused
 from .names import OpenName
 
 ATTEMPTS: Final = 20
@@ -112,6 +112,14 @@ def appends_to_release(
     return [append_of(limit) for limit in opened if limit.release(lease, opened.now, reason)]
 
 
+def appends_to_keep(opened: Opened, lease: str) -> list[Append]:
+    """The appends by which a lease holds its slots without renewals, until they are released."""
+    for limit in opened:
+        if lease in limit.state.holdings and limit.state.holdings[lease].leased:
+            limit.hold_again(lease, opened.now, leased=False)
+    return [append_of(limit) for limit in opened if limit.news]
+
+
 def _refused(
     opened: Opened,
     full: Sequence[OpenLimit],
@@ -143,13 +151,17 @@ class Limits:
     def opened(self, names: Iterable[str] = (), ids: Iterable[str] = ()) -> Opened:
         """The limits with these names or ids, open for change; only those that are asked for (W3-05).
 
-        Unknown and deleted ones are left out.
+        They come in the order in which they are asked for; unknown and deleted ones are left out.
         """
         asked = [OpenName(OpenLimit.KIND.name, name) for name in dict.fromkeys(names)]
         found = [name.holder for name in self.ledger.load_each(asked)] if asked else []
         wanted = dict.fromkeys([*ids, *(id for id in found if id is not None)])
-        opened = self.ledger.load_each([OpenLimit(id) for id in wanted]) if wanted else []
-        return Opened(tuple(limit for limit in opened if limit.is_present), self.leases.clock())
+        read = (
+            {limit.id: limit for limit in self.ledger.load_each([OpenLimit(id) for id in wanted])}
+            if wanted
+            else {}
+        )
+        return Opened(tuple(read[id] for id in wanted if read[id].is_present), self.leases.clock())
 
     def all(self) -> Opened:
         """All limits, by name."""
@@ -209,8 +221,8 @@ class Limits:
         holder: Mapping[str, Any] | None = None,
     ) -> None:
         """Put the row of a lease; call it before the append by which the lease takes its slots."""
-        ids = [limit.state.id for limit in opened.active]
-        data = {"limits": ids, "slots": slots, "holder": None if holder is None else dict(holder)}
+        held = {"slots": slots, "holder": None if holder is None else dict(holder)}
+        data = {"limits": [limit.state.id for limit in opened.active], **held}
         self.leases.renew(LeaseKind.SLOTS, lease, seconds, data)
 
     # Renewing
@@ -227,7 +239,7 @@ class Limits:
         if lost is not None:
             data = lost.data
         elif held := self.holding(lease):  # the table was lost
-            data = _data_of(lease, held)
+            data = row_of({limit.id: limit.holdings[lease] for limit in held})
         else:
             return False
         self.leases.renew(LeaseKind.SLOTS, lease, seconds, data)
@@ -246,7 +258,7 @@ class Limits:
         opened = self.opened(ids=data["limits"])
         for limit in opened:
             if lease in limit.state.holdings:
-                limit.hold_again(lease, opened.now)
+                limit.hold_again(lease, opened.now, leased=True)
         taken = appends_to_take(opened, lease, slots=data["slots"], holder=data.get("holder"), seconds=1.0)
         if isinstance(taken, Full):
             return False
@@ -351,11 +363,8 @@ def _check(opened: Opened, slots: int, mode: Mode) -> None:
         raise BadInput(f"a rate limit needs slot_decay_per_second; {', '.join(lasting)} has none")
 
 
-def _data_of(lease: str, held: Sequence[Limit]) -> dict[str, Any]:
-    """The data of the row of a lease, from the limits of which it holds slots."""
-    first = held[0].holdings[lease]
-    return {
-        "limits": [limit.id for limit in held],
-        "slots": max(1, round(first.slots)),
-        "holder": first.holder,
-    }
+def row_of(held: Mapping[str, Holding]) -> dict[str, Any]:
+    """The data of the row of a lease, from what it holds of each limit, by the limit's id."""
+    first = next(iter(held.values()))
+    holder = None if first.holder is None else dict(first.holder)
+    return {"limits": list(held), "slots": max(1, round(first.slots)), "holder": holder}

@@ -17,7 +17,7 @@ from consumers.jobs.cascade import cascade
 from consumers.jobs.claim import LogOffers, Offer
 from consumers.jobs.fan_in import fan_in
 from consumers.jobs.reaper import Reaper
-from consumers.jobs.services import Service
+from consumers.service import Service
 from ledger import AppendUncertain, Ledger, ServerUnavailable
 from ledger.log.append import Append, Appended
 from tests.faults import job_operations

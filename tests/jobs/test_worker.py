@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from consumers.jobs import Worker
-from consumers.jobs.services import Service
+from consumers.service import Service
 from ledger import BadInput, Ledger
 from ledger.jobs import Jobs, OpenJob
 from ledger.jobs.leases import Leases
@@ -131,7 +131,7 @@ def test_a_registry_that_only_children_cannot_import(log: Ledger, tmp_path: Path
 
 def test_a_service_that_ends_is_begun_anew(caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
     """Given a service that fails, then it is logged and begun anew; one that goes on is ended."""
-    monkeypatch.setattr("consumers.jobs.services.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("consumers.service.FIRST_PAUSE", 0.01)
     ran: list[int] = []
 
     def act(stop: threading.Event) -> None:

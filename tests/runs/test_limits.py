@@ -16,7 +16,7 @@ from ledger import BadInput, Ledger
 from ledger.log.append import append_of
 from ledger.runs.leases import LeaseKind, RunLeases
 from ledger.runs.limit import NOBODY, Limit, OpenLimit, SlotsReleased
-from ledger.runs.limits import Full, Limits, Taken, appends_to_release, appends_to_take
+from ledger.runs.limits import Full, Limits, Taken, appends_to_keep, appends_to_release, appends_to_take
 from ledger.runs.records import Records
 
 _numbers = count(1)
@@ -175,10 +175,8 @@ def test_w3_05_only_the_limits_that_were_asked_for_are_looked_at(shared: Ledger)
     assert limits.take_tags(["asked"], "mine")  # once for a run, however often it asks
     assert state(shared, full) == before
     assert limits.opened(ids=[asked]).limits[0].shown_by_tag()["active_slots"] == ["mine"]
-    assert [limit.name for limit in limits.release_tags(["asked", "full"], "mine")] == [
-        "tag:asked",
-        "tag:full",
-    ]
+    released = limits.release_tags(["asked", "full"], "mine")
+    assert [limit.name for limit in released] == ["tag:asked", "tag:full"]
     assert state(shared, full) == before
     assert not state(shared, asked).holdings
 
@@ -247,6 +245,15 @@ def test_a_renewal_works_although_the_table_was_lost(shared: Ledger) -> None:
     forget_rows(shared, lease)
     assert [limit.name for limit in limits.release(lease)] == [name]
     assert not state(shared, id).holdings
+
+
+def test_a_lease_can_be_kept_without_renewals(shared: Ledger) -> None:
+    limits = Limits(shared)
+    name, id = made(shared, 1)
+    lease = taken(limits.increment([name], 1, lease_seconds=60))
+    shared.append_all(appends_to_keep(limits.opened([name]), lease))
+    assert not state(shared, id).holdings[lease].leased
+    assert appends_to_keep(limits.opened([name]), lease) == []
 
 
 def test_an_operator_resets_a_limit(shared: Ledger) -> None:

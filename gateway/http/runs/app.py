@@ -11,18 +11,21 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
 from ledger import Ledger
+from ledger.runs.client_events import ClientEvents
 
 from ..access import Access
 from . import (
     admin,
     artifacts,
     automations,
+    deployments,
     events,
     flow_runs,
     flows,
     limits,
     logs,
     saved_searches,
+    socket_routes,
     states,
     variables,
     work_pools,
@@ -30,12 +33,12 @@ from . import (
 )
 from .refusals import HANDLERS
 from .services import PrefectSettings, Services
+from .socket_routes import Sockets
 
 ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (
-    flow_runs.ROUTES, flows.ROUTES, admin.ROUTES, logs.ROUTES, limits.ROUTES,
-  work_pools.ROUTES, work_queues.ROUTES, variables.ROUTES,
-    artifacts.ROUTES, automations.ROUTES,
-    events.ROUTES, states.ROUTES, saved_searches.ROUTES,
+    flow_runs.ROUTES, flows.ROUTES, admin.ROUTES, logs.ROUTES, limits.ROUTES, deployments.ROUTES,
+    work_pools.ROUTES, work_queues.ROUTES, variables.ROUTES, artifacts.ROUTES, automations.ROUTES,
+    events.ROUTES, states.ROUTES, saved_searches.ROUTES, socket_routes.ROUTES,
 )  # fmt: skip
 """The routes of each resource, those that are called most often first."""
 
@@ -56,6 +59,8 @@ class PrefectApi:
         stop: ends sockets, so that a server can stop.
         """
         state = self.app.state
-        with Services(ledger, self.settings) as services:
+        record = ClientEvents(ledger).record
+        with Services(ledger, self.settings) as services, Sockets(record) as sockets:
             state.services, state.access, state.stop = services, access, stop
+            state.sockets, services.intake = sockets, sockets.intake
             yield

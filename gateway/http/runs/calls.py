@@ -11,6 +11,7 @@ as JSON. It runs in a thread, in which everything that is recorded has the calle
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
@@ -33,6 +34,8 @@ from .logins import actor_of, caller_of
 if TYPE_CHECKING:
     from .services import Services
 
+CLIENT: Final = re.compile(r"prefect/(\d+\.\d+\.\d+\S*) ")
+"""A client of Prefect in its header User-Agent."""
 Handler: TypeAlias = Callable[..., Any]
 
 
@@ -48,6 +51,12 @@ class Call:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     base: str = ""
+
+    @property
+    def client_version(self) -> str | None:
+        """The version of Prefect that the client says it is; None if it is none, or does not say."""
+        found = CLIENT.match(self.headers.get("user-agent", ""))
+        return None if found is None else found[1]
 
 
 class Reply(NamedTuple):

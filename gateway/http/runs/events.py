@@ -1,4 +1,4 @@
-"""Routes of events, which are derived from the log."""
+"""Routes of events: those that clients send, and those that are derived from the log."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from ..problems import Refusal
 from .bodies import Body
 from .calls import Call, Routes
 from .lists import Filter
+from .logins import actor_of
+from .refusals import Unfit
 
 ROUTES = Routes("/events")
 PAGE = 50
@@ -34,6 +36,15 @@ class EventCountQuestion(Body):
     filter: Filter = None
     time_unit: Literal["week", "day", "hour", "minute", "second"] = "day"
     time_interval: Annotated[float, Meta(ge=0.01, le=100_000)] = 1.0
+
+
+@ROUTES.post("", status=204)
+def send(call: Call, body: list[dict[str, Any]]) -> None:
+    """Record events; answered when they are committed. 422 names those that are none; others are kept."""
+    refused = call.services.intake.record(body, actor_of(call.caller, call.headers))
+    for number, error in enumerate(refused):
+        if error is not None:
+            raise Unfit(str(error), ("body", number))
 
 
 @ROUTES.look("/filter")

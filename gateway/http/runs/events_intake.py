@@ -14,13 +14,13 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from ledger import BadInput, LedgerError, ServerUnavailable
+from ledger import BadInput, LedgerError, ServerUnavailable, StreamConflict
 
 LOG: Final = logging.getLogger("gateway.http")
 GATHER: Final = 0.010
@@ -34,14 +34,11 @@ PATIENCE: Final = 30.0
 AGAIN: Final = 0.25
 """Seconds before the ledger is tried again while it cannot be reached."""
 
+Record = Callable[[Sequence[Mapping[str, Any]], str], Sequence[LedgerError | None]]
+"""Records events of an actor and returns after the commit: for each what is wrong with it, or None.
 
-class Record(Protocol):
-    """Records events in one commit, each as its actor's; what is wrong with each, or None."""
-
-    def __call__(
-        self, events: Sequence[Mapping[str, Any]], /, *, actors: Sequence[str]
-    ) -> Sequence[LedgerError | None]:
-        """Raises ServerUnavailable: then nothing is known, and it may be called again with the same."""
+It may be called again with the same events.
+"""
 
 
 class Source(Protocol):
@@ -154,42 +151,44 @@ class Intake:
         """Record frames: what is wrong with each. None: the intake closes, the ledger is away."""
         read = [_read(frame.data) for frame in batch]
         done: list[LedgerError | None] = [one if isinstance(one, LedgerError) else None for one in read]
-        good = [nth for nth, refused in enumerate(done) if refused is None]
-        found = self._insist([(read[nth], batch[nth].source.actor) for nth in good])
-        if found is None:
-            return None
-        for nth, refused in zip(good, found, strict=True):
-            done[nth] = refused
+        places: dict[str, list[int]] = {}
+        for nth, frame in enumerate(batch):
+            if done[nth] is None:
+                places.setdefault(frame.source.actor, []).append(nth)
+        for actor, of_actor in places.items():
+            if (found := self._insist([read[nth] for nth in of_actor], actor)) is None:
+                return None
+            for nth, refused in zip(of_actor, found, strict=True):
+                done[nth] = refused
         return done
 
-    def _insist(self, told: Sequence[tuple[Any, str]]) -> Sequence[LedgerError | None] | None:
-        """Record events of actors, again while the ledger cannot be reached; None as `_recorded`."""
+    def _insist(self, events: Sequence[Any], actor: str) -> Sequence[LedgerError | None] | None:
+        """Record events, again while the ledger cannot take them; None as `_recorded`."""
         warned = False
-        while told:
+        while True:
             try:
-                return self._record([event for event, _ in told], actors=[actor for _, actor in told])
-            except ServerUnavailable as error:
+                return self._record(events, actor)
+            except (ServerUnavailable, StreamConflict) as error:
                 if not warned:
                     LOG.warning("events wait for the ledger: %s", error)
                 warned = True
             except Exception as error:
-                return self._alone(told, error)
+                return self._alone(events, actor, error)
             with self._changed:
                 if self._changed.wait_for(lambda: self._stopping, AGAIN):
-                    LOG.error("%s events were not recorded before the end of the server", len(told))
+                    LOG.error("%s events were not recorded before the end of the server", len(events))
                     return None
-        return []
 
     def _alone(
-        self, told: Sequence[tuple[Any, str]], error: Exception
+        self, events: Sequence[Any], actor: str, error: Exception
     ) -> Sequence[LedgerError | None] | None:
         """Record each event for itself: a defect with one of them must not take the others along."""
-        if len(told) == 1:
+        if len(events) == 1:
             LOG.error("an event is refused by a defect of pledger", exc_info=error)
             return [error if isinstance(error, LedgerError) else LedgerError(f"a defect: {error!r}")]
         found: list[LedgerError | None] = []
-        for one in told:
-            if (refused := self._insist([one])) is None:
+        for one in events:
+            if (refused := self._insist([one], actor)) is None:
                 return None
             found += refused
         return found

@@ -12,10 +12,12 @@ from fastapi import APIRouter
 
 from gateway.http.app import Settings, make_app
 from gateway.http.reference import _of, declared
+from gateway.http.runs.services import PrefectSettings
 from ledger import BadName, Ledger, TokenExists, TokenNotFound
 from ledger.tokens import PREFIX, Role, Tokens
 from tests.gateway.conftest import Ended, eventually
 from tests.gateway.http.conftest import Running, running
+from tests.runs.raw_socket import RawSocket
 
 PAGES = {"/openapi.json", "/docs", "/docs/oauth2-redirect", "/docs-files"}
 """What the framework adds: the description of the routes, for everybody."""
@@ -104,7 +106,8 @@ def test_a_revoked_token_is_refused_after_seconds(served: Running) -> None:
 
 
 def test_without_tokens_only_pages_of_allowed_origins_may_call(dsn: str) -> None:
-    settings = Settings(Role.OPERATOR, {"127.0.0.1", "localhost"}, ["http://front.example"])
+    origins, prefect = ["http://front.example"], PrefectSettings(services=False)
+    settings = Settings(Role.OPERATOR, {"127.0.0.1", "localhost"}, origins, prefect)
     with running(dsn, settings) as server, server.client(None) as nobody:
         assert nobody.get("/streams").status_code == 200
         assert nobody.post("/admin/dlq/purge", json={}).status_code == 403
@@ -120,6 +123,10 @@ def test_without_tokens_only_pages_of_allowed_origins_may_call(dsn: str) -> None
             "/jobs", headers={"Origin": "http://front.example", "Access-Control-Request-Method": "POST"}
         )
         assert allowed.headers["access-control-allow-origin"] == "http://front.example"
+        for origin, status in ((server.url, 101), ("http://evil.example", 403)):
+            page = RawSocket(server.url, "/api/events/in", Origin=origin)
+            assert page.status == status, "a page could send events through a socket"
+            page.socket.close()
 
 
 # Tokens

@@ -40,9 +40,7 @@ class Readings:
         self.commits: list[int] = []
         self.actors: list[str] = []
 
-    def __call__(
-        self, events: Sequence[Mapping[str, Any]], /, *, actors: Sequence[str]
-    ) -> Sequence[LedgerError | None]:
+    def __call__(self, events: Sequence[Mapping[str, Any]], actor: str) -> Sequence[LedgerError | None]:
         """Record in one commit."""
         good = [one for one in events if "lamp" in one]
         readings: dict[str, list[LampRead]] = {}
@@ -53,7 +51,7 @@ class Readings:
         if readings:
             self.log.append_all([append_to(stream, read) for stream, read in readings.items()])
         self.commits.append(len(events))
-        self.actors += actors
+        self.actors.append(actor)
         return [None if "lamp" in one else BadInput("there is no lamp in it") for one in events]
 
 
