@@ -11,7 +11,6 @@ writer came first, it is decided again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -22,9 +21,9 @@ from ..log.retry import retry_conflicts
 from .deployment_slots import appends_to_give_back
 from .flow_rules import FLOW_POLICY, MARK_LATE_POLICY, MINIMAL_FLOW_POLICY, RESUME_POLICY
 from .flow_run import FlowRun, FlowRunProposalRefused, FlowRunStateSet, OpenFlowRun, RunInput
-from .json_values import checked_uuid, kept, new_id
+from .json_values import checked_uuid, new_id
 from .names import OpenName
-from .orchestration import Answer, Change, Policy, Verdict, answered, committed, orchestrate, recorded
+from .orchestration import Answer, Change, Policy, answered, committed, orchestrate, recorded
 from .run_rules import LEASE
 from .slugs import new_name
 from .states import State, late, resuming, running
@@ -135,13 +134,8 @@ class FlowRuns:
             suspended = run.state is not None and run.state.detail("pause_reschedule")
             return resuming() if suspended else running()
 
-        def keep_input(opened: OpenFlowRun, change: Change[FlowRun]) -> None:
-            keys = None if change.initial is None else change.initial.detail("run_input_keyset")
-            if keys and run_input and change.status is Verdict.ACCEPT:
-                opened.set_input(keys["response"], json.dumps(kept(run_input)))
-
         given = {"run_input": run_input, "client_version": client_version}
-        return self._decided(id, go_on, RESUME_POLICY, given=given, then=keep_input)
+        return self._decided(id, go_on, RESUME_POLICY, given=given)
 
     def _decided(
         self,
@@ -152,12 +146,8 @@ class FlowRuns:
         given: Mapping[str, Any] = FrozenDict(),
         forced: bool = False,
         expected: int | None = None,
-        then: Callable[[OpenFlowRun, Change[FlowRun]], None] | None = None,
     ) -> Answer[FlowRun]:
-        """Read the run, let the policy decide about a proposal, record it; again after a conflict.
-
-        then: what else is recorded on the run with it.
-        """
+        """Read the run, let the policy decide about a proposal, record it; again after a conflict."""
 
         def attempt() -> Answer[FlowRun]:
             opened = self._open(id)
@@ -166,8 +156,6 @@ class FlowRuns:
             change = Change(self.ledger, opened.state, proposal(opened.state), forced=forced, given=given)
             orchestrate(change, policy)
             if recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused):
-                if then is not None:
-                    then(opened, change)
                 committed(self.ledger, opened, change)
             return answered(change, _read(opened))
 

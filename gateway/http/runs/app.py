@@ -60,7 +60,7 @@ class PrefectApi:
         """
         state = self.app.state
         record = ClientEvents(ledger).record
-        with Services(ledger, self.settings) as services, Sockets(record) as sockets:
+        with Services(ledger, self.settings) as services, Sockets(ledger, record) as sockets:
             state.services, state.access, state.stop = services, access, stop
             state.sockets, services.intake = sockets, sockets.intake
             yield
