@@ -110,6 +110,11 @@ class PrefectEvents:
         ((many,),) = self._rows(SQL.count.named(schema=self._schema, wanted=text), values)
         return int(many)
 
+    def position_before(self, at: datetime) -> int:
+        """A position from which on everything recorded since a time is found; near the end of the log."""
+        rows = self._rows(SQL.position_before.named(schema=self._schema), {"at": at})
+        return int(rows[0][0]) if rows else 0
+
     # Facts
 
     @property
@@ -151,7 +156,7 @@ class PrefectEvents:
             case TaskRunStateSet() | TaskRunStateCameLate() if run is not None:
                 event = self._of_task_run(told, run, fact)
             case RunEventReceived():
-                event = plain(told.model_dump())
+                event = {name: plain(getattr(told, name)) for name in RunEventReceived.model_fields}
             case _:
                 return None
         return {**event, "received": time_text(fact.recorded_at)}
