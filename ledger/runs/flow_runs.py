@@ -49,8 +49,8 @@ class FlowRuns:
         """Create a run, in a state if one is given; returns it, and whether it is new.
 
         idempotency_key: a second run of the flow with the same key is not created, the first is returned. So
-        is a run with this id. Its labels are added to those of its flow. fields: further ones of spec 4.2. Raises BadInput, RunNotFound for the id of a
-        run that was deleted.
+        is a run with this id. Its labels are added to those of its flow. fields: further ones of spec 4.2.
+        Raises BadInput, RunNotFound for the id of a run that was deleted.
         """
         id = checked_uuid(id or new_id())
         names = [] if idempotency_key is None else [_key_of(flow_id, idempotency_key)]
