@@ -1,0 +1,7 @@
+"""x"""
+
+import typer
+
+
+def import_(context: typer.Context) -> None:
+    """x"""
