@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ import pytest
 from gateway.cli.errors import Code
 from ledger import Ledger
 from ledger.runs import FlowRuns, OpenFlowRun
+from ledger.runs.blocks import Blocks
 from ledger.runs.states import completed, failed, pending, running
 from tests.gateway.conftest import Ended, plain_environment, pledger
 from tests.runs import given_reads
@@ -124,6 +126,24 @@ def test_cancelling_is_decided_by_the_rules(pledger: Pledger, log: Ledger) -> No
     last = runs.get(waiting.id).state
     assert last is not None
     assert last.name == "Cancelled"
+
+
+def test_keys_are_rotated(
+    pledger: Pledger, log: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEDGER_BLOCK_KEYS_FILE", str(tmp_path / "keys"))
+    blocks = Blocks(log)
+    type_id = blocks.schemas.create_type({"name": "Login", "slug": "login"}).id
+    given = {"block_type_id": type_id, "fields": {"properties": {"password": {"type": "string"}}}}
+    schema, _ = blocks.schemas.create(given)
+    made = blocks.create(
+        {"name": "db", "data": {"password": "x"}, "block_type_id": type_id, "block_schema_id": schema.id}
+    )
+    (first,) = (key for key in blocks.keys.all())
+    told = pledger("runs", "rotate-keys", "--json").objects[0]
+    assert told["changed"] == 1
+    assert told["key"] not in (first, "")
+    assert blocks.get(made["id"], include_secrets=True)["data"] == {"password": "x"}
 
 
 # The general commands work on runs

@@ -1,7 +1,0 @@
-"""x"""
-
-import typer
-
-
-def import_(context: typer.Context) -> None:
-    """x"""
