@@ -26,8 +26,6 @@ from .task_runs import TaskRuns
 DOMAIN = Domain("runs", __name__, views=["projections.runs.views"])
 
 __all__ = [
-    "OpenLimit",
-    "TERMINAL",
     "Answer",
     "Change",
     "ClientEvents",
@@ -35,12 +33,14 @@ __all__ = [
     "FlowRunPolicy",
     "FlowRuns",
     "OpenFlowRun",
+    "OpenLimit",
     "OpenRunEvents",
     "OpenTaskRun",
     "Rule",
     "RunInput",
     "State",
     "StateType",
+    "TERMINAL",
     "TaskRun",
     "TaskRunPolicy",
     "TaskRuns",
