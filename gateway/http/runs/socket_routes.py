@@ -17,8 +17,13 @@ from .events_in import events_in
 from .events_intake import Intake, Record
 from .events_out import NewEvents, events_out
 from .socket_feed import Feed
+from .socket_task_runs import Handout, scheduled_task_runs
 
-ROUTES: Final = (WebSocketRoute("/events/in", events_in), WebSocketRoute("/events/out", events_out))
+ROUTES: Final = (
+    WebSocketRoute("/events/in", events_in),
+    WebSocketRoute("/events/out", events_out),
+    WebSocketRoute("/task_runs/subscriptions/scheduled", scheduled_task_runs),
+)
 THREADS: Final = 4
 """Threads that read the history for sockets, so that these never take those of requests."""
 FAREWELL: Final = 5.0
@@ -32,13 +37,15 @@ class Sockets:
         self.ledger, self._record = ledger, record
         self.events = PrefectEvents(ledger)
         self.intake: Intake
-        self.new_events: Feed[EventFilter]
+        self.new_events: Feed[EventFilter, str]
+        self.handout: Handout
         self.limiter: CapacityLimiter
 
     def __enter__(self) -> Self:
         self.intake, self.limiter = Intake(self._record), CapacityLimiter(THREADS)
         source = partial(NewEvents, self.ledger, self.events)
         self.new_events = Feed(source, self.ledger.wakeup, "new events")
+        self.handout = Handout(self.ledger, self.limiter)
         return self
 
     def __exit__(

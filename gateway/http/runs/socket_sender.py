@@ -12,7 +12,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ledger import LedgerError, ServerUnavailable
 
-from .socket_feed import Feed
+from .socket_feed import Feed, Subscription
 
 F = TypeVar("F")
 PATIENCE: Final = 30.0
@@ -38,7 +38,7 @@ class Sender(Generic[F]):
     def __init__(
         self,
         websocket: WebSocket,
-        feed: Feed[F],
+        feed: Feed[F, str],
         wanted: F,
         past: Callable[[int, int], Past],
         limiter: CapacityLimiter,
@@ -72,8 +72,9 @@ class Sender(Generic[F]):
 
     async def _tell(self) -> None:
         """Tell the history and what is new, until the client did not keep up."""
-        new = await self._in_thread(self._feed.subscribe, self._wanted)
+        new: Subscription[F, str] = Subscription(self._wanted)
         try:
+            await self._in_thread(self._feed.subscribe, new)
             begins = new.place
             if self._place is None:
                 self._place = begins if self._begin is None else await self._in_thread(self._begin)
