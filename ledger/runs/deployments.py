@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from ..domain.stream import Stream
-from ..errors import BadParameters, BadRecord, RecordNotFound
+from ..errors import BadParameters, BadRecord
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
 from . import deployment_schedules as schedules_of
@@ -26,7 +27,7 @@ from .json_values import checked_uuid, new_id, plain, time_text
 from .kinds import DeploymentStatus
 from .leases import LeaseKind, RunLeases
 from .names import OpenName
-from .parameters import checked_parameters, filled_in
+from .parameters import checked_parameters, filled_in, variable_value
 from .records import OpenRecord, Record, Records, open_class
 from .scheduled_runs import Which, deleted_runs
 from .states import State, scheduled
@@ -353,14 +354,8 @@ class Deployments:
 
     def _filled(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Parameters with the values of variables in their places. Raises BadParameters."""
-        filled: dict[str, Any] = filled_in(parameters, self._variable)
+        filled: dict[str, Any] = filled_in(parameters, partial(variable_value, self.records))
         return filled
-
-    def _variable(self, name: str) -> Any:
-        try:
-            return plain(self.records.named("variable", name)["value"])
-        except RecordNotFound:
-            raise BadParameters("parameters", [f"there is no variable {name}"]) from None
 
     def _own_limit(self, opened: OpenRecord, limit: int | None) -> list[Stream[Any, Any]]:
         """The deployment's own limit, named after it: made, changed, or deleted for None.

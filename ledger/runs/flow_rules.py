@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from .deployment_slots import (
@@ -23,10 +24,12 @@ from .deployment_slots import (
     SecureFlowConcurrencySlots,
     ValidateDeploymentConcurrencyAtRunning,
 )
-from .flow_run import FlowRun
-from .json_values import new_id, plain
+from .flow_run import FlowRun, FlowRunInputSet
+from .json_values import kept, new_id
 from .orchestration import ALL, Change, Policy, Rule, Transform
+from .parameters import checked_parameters, filled_in, variable_value
 from .policies import FlowRunPolicy
+from .records import Records
 from .run_rules import (
     CANCELLED,
     CANCELLING,
@@ -223,30 +226,29 @@ class ResumeOnlyPausedFlows(Rule):
 
 
 class CheckRunInput(Rule):
-    """The input with which a paused run is resumed fits the schema that the run asked for."""
+    """The input with which a paused run is resumed fits the schema that the run asked for, and is kept."""
 
     FROM_STATES = {PAUSED}
 
     def before(self, change: Flow, initial: State | None, proposed: State) -> None:
-        keys = None if initial is None else initial.detail("run_input_keyset")
-        if not keys:
+        self.keys = {} if initial is None else initial.detail("run_input_keyset") or {}
+        self.input = change.given.get("run_input") or {}
+        if not self.keys:
             return
-        schema = next((one.value for one in change.run.inputs if one.key == keys.get("schema")), None)
+        schema = next((one.value for one in change.run.inputs if one.key == self.keys.get("schema")), None)
         if schema is None:
             change.reject(None, "Run input schema not found.")
-        elif (wrong := _misfit(schema, change.given.get("run_input") or {})) is not None:
-            change.reject(None, f"Reason: {wrong}")
+            return
+        try:
+            self.input = filled_in(self.input, partial(variable_value, Records(change.ledger)))
+            checked_parameters(self.input, json.loads(schema))
+        except ValueError as error:  # of json, and BadParameters
+            change.reject(None, f"Reason: {error}")
 
-
-def _misfit(schema: str, value: Any) -> str | None:
-    """What is wrong with a value by a JSON schema in text; None where it fits."""
-    import jsonschema_rs  # late: an extra, which only this check needs
-
-    try:
-        jsonschema_rs.validator_for(json.loads(schema)).validate(plain(value))
-    except ValueError as error:  # of json, and of jsonschema_rs
-        return str(error)
-    return None
+    def after(self, change: Flow, initial: State | None, validated: State) -> None:
+        if self.keys and self.input:
+            value = json.dumps(kept(self.input))
+            change.record(FlowRunInputSet(key=self.keys["response"], value=value))
 
 
 ON_EVERY_MOVE: Final[Policy] = (StorePersistedResult, StampStateDetails)

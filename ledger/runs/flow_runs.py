@@ -11,20 +11,19 @@ writer came first, it is decided again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..domain.frozen import FrozenDict, changed
-from ..errors import RecordNotFound, RunNotFound, StreamConflict
+from ..errors import BadInput, RecordNotFound, RunNotFound, StreamConflict
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
 from .deployment_slots import appends_to_give_back
 from .flow_rules import FLOW_POLICY, MARK_LATE_POLICY, MINIMAL_FLOW_POLICY, RESUME_POLICY
 from .flow_run import FlowRun, FlowRunProposalRefused, FlowRunStateSet, OpenFlowRun, RunInput
-from .json_values import checked_uuid, kept, new_id
+from .json_values import checked_uuid, new_id
 from .names import OpenName
-from .orchestration import Answer, Change, Policy, Verdict, answered, committed, orchestrate, recorded
+from .orchestration import Answer, Change, Policy, answered, committed, orchestrate, recorded, unstorable
 from .run_rules import LEASE
 from .slugs import new_name
 from .states import State, late, resuming, running
@@ -112,7 +111,7 @@ class FlowRuns:
 
         client_version: of Prefect; it tells whether the client renews leases of slots. expected: the version
         of the run at which the proposal was made; at another one StreamConflict is raised.
-        Raises RunNotFound, BadInput, ServerUnavailable.
+        Raises RunNotFound, ServerUnavailable.
         """
         policy = MINIMAL_FLOW_POLICY if force else FLOW_POLICY
         given = {"client_version": client_version}
@@ -135,13 +134,8 @@ class FlowRuns:
             suspended = run.state is not None and run.state.detail("pause_reschedule")
             return resuming() if suspended else running()
 
-        def keep_input(opened: OpenFlowRun, change: Change[FlowRun]) -> None:
-            keys = None if change.initial is None else change.initial.detail("run_input_keyset")
-            if keys and run_input and change.status is Verdict.ACCEPT:
-                opened.set_input(keys["response"], json.dumps(kept(run_input)))
-
         given = {"run_input": run_input, "client_version": client_version}
-        return self._decided(id, go_on, RESUME_POLICY, given=given, then=keep_input)
+        return self._decided(id, go_on, RESUME_POLICY, given=given)
 
     def _decided(
         self,
@@ -152,12 +146,8 @@ class FlowRuns:
         given: Mapping[str, Any] = FrozenDict(),
         forced: bool = False,
         expected: int | None = None,
-        then: Callable[[OpenFlowRun, Change[FlowRun]], None] | None = None,
     ) -> Answer[FlowRun]:
-        """Read the run, let the policy decide about a proposal, record it; again after a conflict.
-
-        then: what else is recorded on the run with it.
-        """
+        """Read the run, let the policy decide about a proposal, record it; again after a conflict."""
 
         def attempt() -> Answer[FlowRun]:
             opened = self._open(id)
@@ -165,10 +155,12 @@ class FlowRuns:
                 raise StreamConflict(opened.name, f"version {expected}", opened.version)
             change = Change(self.ledger, opened.state, proposal(opened.state), forced=forced, given=given)
             orchestrate(change, policy)
+            before = _read(opened)
             if recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused):
-                if then is not None:
-                    then(opened, change)
-                committed(self.ledger, opened, change)
+                try:
+                    committed(self.ledger, opened, change)
+                except BadInput as error:
+                    return unstorable(before, error)
             return answered(change, _read(opened))
 
         return attempt() if expected is not None else retry_conflicts(attempt)
@@ -196,7 +188,9 @@ class FlowRuns:
             names = []
             if run.idempotency_key is not None:
                 names = [self.ledger.load(OpenName, *_key_of(run.flow_id, run.idempotency_key).key)]
-                names[0].free()
+                names = [name for name in names if name.holder == run.id]
+            for name in names:
+                name.free()
             lease = None if run.state is None else run.state.detail(LEASE)
             slots = [] if lease is None else appends_to_give_back(self.ledger, lease)
             self.ledger.commit(opened, *names, checks=slots)

@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from ..domain.event import Event
 from ..domain.frozen import FrozenDict, changed
 from ..domain.stream import Stream
-from ..errors import RuleError, ServerUnavailable, StreamConflict
+from ..errors import BadInput, RuleError, ServerUnavailable, StreamConflict
 from ..log.append import Append
 from ..log.ledger import Ledger
 from .facts import ProposalRefused, StateSet
@@ -99,6 +100,7 @@ class Change(Generic[R]):
         self.error: Exception | None = None
         self.changes: dict[str, Any] = {}
         self._also: list[tuple[Rule, Append | Stream[Any, Any]]] = []
+        self._facts: list[tuple[Rule, Event]] = []
         self._acting: Rule | None = None
         self._fixed = False
 
@@ -153,9 +155,15 @@ class Change(Generic[R]):
         assert self._acting is not None
         self._also += [(self._acting, one) for one in appends]
 
+    def record(self, *facts: Event) -> None:
+        """Record further facts of the run, after its state."""
+        assert self._acting is not None
+        self._facts += [(self._acting, one) for one in facts]
+
     def withdraw(self) -> None:
-        """Withdraw what the acting rule wanted appended."""
+        """Withdraw what the acting rule wanted appended and recorded."""
         self._also = [(rule, one) for rule, one in self._also if rule is not self._acting]
+        self._facts = [(rule, one) for rule, one in self._facts if rule is not self._acting]
 
     # What the engine does
 
@@ -171,6 +179,11 @@ class Change(Generic[R]):
     def appends(self) -> list[Append | Stream[Any, Any]]:
         """What is appended with the state; nothing where no state is written."""
         return [] if self.proposed is None else [one for _, one in self._also]
+
+    @property
+    def facts(self) -> list[Event]:
+        """What is recorded of the run after its state; nothing where no state is written."""
+        return [] if self.proposed is None else [one for _, one in self._facts]
 
     def fix(self) -> None:
         """No rule may change the proposal from now on."""
@@ -304,6 +317,8 @@ def recorded(
                 **common,
             )
         )
+        for fact in change.facts:
+            opened.record(fact)
         return True
     run = change.run
     if transition is not None and transition in (*run.transitions, *run.refused_transitions):
@@ -331,6 +346,11 @@ def answered(change: Change[R], run: R) -> Answer[R]:
     """The answer to the proposal. run: as it is after the append."""
     written = change.proposed is not None
     return Answer(change.status, run.state, change.reason, change.delay_seconds, change.rule, written, run)
+
+
+def unstorable(run: R, error: BadInput) -> Answer[R]:
+    """The answer to a proposal that can never be recorded, such as a text with NUL (spec S3-44)."""
+    return Answer(Verdict.ABORT, run.state, f"The state cannot be recorded: {error}", None, None, False, run)
 
 
 def named(state: State) -> dict[str, Any]:
