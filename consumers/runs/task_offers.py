@@ -17,7 +17,7 @@ from ledger import Ledger
 from ledger.runs.leases import LeaseKind, RunLeases
 from ledger.runs.states import StateType
 from ledger.runs.task_run import OpenTaskRun, TaskRun
-from projections.runs import task_runs
+from projections.runs import task_runs, wait_for
 
 LEASE: Final = 60.0
 """Seconds for which a client has a task run without a renewal."""
@@ -47,6 +47,7 @@ class TaskOffers:
 
     def waiting(self, task_keys: Collection[str]) -> list[Offer]:
         """The task runs of these tasks that wait for a client, the oldest first; read from the view."""
+        wait_for(self.ledger, views=["task_runs"])
         found: list[Offer] = []
         offset = 0
         wanted = {"task_runs": {"state": {"type": {"any_": [StateType.SCHEDULED.value]}}}}
