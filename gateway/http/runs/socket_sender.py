@@ -52,14 +52,7 @@ class Sender(Generic[F]):
     async def run(self, begin: Callable[[], int] | None) -> None:
         """Tell everything after a place, None: from now on; until the client is gone or takes nothing."""
         self._begin = begin
-        telling, gone = asyncio.ensure_future(self._tell_all()), asyncio.ensure_future(self._gone())
-        try:
-            await asyncio.wait({telling, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-            telling.cancel()
-            with suppress(asyncio.CancelledError, TimeoutError, WebSocketDisconnect):
-                await telling
+        await gone(self._websocket, asyncio.ensure_future(self._tell_all()))
 
     async def _tell_all(self) -> None:
         while True:
@@ -96,6 +89,19 @@ class Sender(Generic[F]):
             for text in texts:
                 await self._websocket.send_text(text)
 
-    async def _gone(self) -> None:
-        while (await self._websocket.receive())["type"] != "websocket.disconnect":
-            pass
+
+async def gone(websocket: WebSocket, telling: asyncio.Future[None]) -> None:
+    """Wait until the client is gone, or `telling` has ended because it takes nothing; then end both."""
+    leaving = asyncio.ensure_future(_left(websocket))
+    try:
+        await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+        telling.cancel()
+        with suppress(asyncio.CancelledError, TimeoutError, WebSocketDisconnect):
+            await telling
+
+
+async def _left(websocket: WebSocket) -> None:
+    while (await websocket.receive())["type"] != "websocket.disconnect":
+        pass
