@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..domain.frozen import FrozenDict, changed
-from ..errors import RecordNotFound, RunNotFound, StreamConflict
+from ..errors import BadInput, RecordNotFound, RunNotFound, StreamConflict
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
 from .deployment_slots import appends_to_give_back
@@ -23,7 +23,7 @@ from .flow_rules import FLOW_POLICY, MARK_LATE_POLICY, MINIMAL_FLOW_POLICY, RESU
 from .flow_run import FlowRun, FlowRunProposalRefused, FlowRunStateSet, OpenFlowRun, RunInput
 from .json_values import checked_uuid, new_id
 from .names import OpenName
-from .orchestration import Answer, Change, Policy, answered, committed, orchestrate, recorded
+from .orchestration import Answer, Change, Policy, answered, committed, orchestrate, recorded, unstorable
 from .run_rules import LEASE
 from .slugs import new_name
 from .states import State, late, resuming, running
@@ -111,7 +111,7 @@ class FlowRuns:
 
         client_version: of Prefect; it tells whether the client renews leases of slots. expected: the version
         of the run at which the proposal was made; at another one StreamConflict is raised.
-        Raises RunNotFound, BadInput, ServerUnavailable.
+        Raises RunNotFound, ServerUnavailable.
         """
         policy = MINIMAL_FLOW_POLICY if force else FLOW_POLICY
         given = {"client_version": client_version}
@@ -155,8 +155,12 @@ class FlowRuns:
                 raise StreamConflict(opened.name, f"version {expected}", opened.version)
             change = Change(self.ledger, opened.state, proposal(opened.state), forced=forced, given=given)
             orchestrate(change, policy)
+            before = _read(opened)
             if recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused):
-                committed(self.ledger, opened, change)
+                try:
+                    committed(self.ledger, opened, change)
+                except BadInput as error:
+                    return unstorable(before, error)
             return answered(change, _read(opened))
 
         return attempt() if expected is not None else retry_conflicts(attempt)
@@ -184,7 +188,9 @@ class FlowRuns:
             names = []
             if run.idempotency_key is not None:
                 names = [self.ledger.load(OpenName, *_key_of(run.flow_id, run.idempotency_key).key)]
-                names[0].free()
+                names = [name for name in names if name.holder == run.id]
+            for name in names:
+                name.free()
             lease = None if run.state is None else run.state.detail(LEASE)
             slots = [] if lease is None else appends_to_give_back(self.ledger, lease)
             self.ledger.commit(opened, *names, checks=slots)

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from ..domain.event import Event
 from ..domain.frozen import FrozenDict, changed
 from ..domain.stream import Stream
-from ..errors import RuleError, ServerUnavailable, StreamConflict
+from ..errors import BadInput, RuleError, ServerUnavailable, StreamConflict
 from ..log.append import Append
 from ..log.ledger import Ledger
 from .facts import ProposalRefused, StateSet
@@ -346,6 +346,11 @@ def answered(change: Change[R], run: R) -> Answer[R]:
     """The answer to the proposal. run: as it is after the append."""
     written = change.proposed is not None
     return Answer(change.status, run.state, change.reason, change.delay_seconds, change.rule, written, run)
+
+
+def unstorable(run: R, error: BadInput) -> Answer[R]:
+    """The answer to a proposal that can never be recorded, such as a text with NUL (spec S3-44)."""
+    return Answer(Verdict.ABORT, run.state, f"The state cannot be recorded: {error}", None, None, False, run)
 
 
 def named(state: State) -> dict[str, Any]:
