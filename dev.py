@@ -438,7 +438,9 @@ def lock_client(uv, folder, version, args):
     Prefect 3.6 imports importlib_metadata without naming it."""
     needs = os.path.join(folder, "prefect.in")
     with open(needs, "w") as file:
-        file.write("prefect==%s\nfastapi<0.151\nsqlalchemy<2.1\nimportlib-metadata\n" % PREFECT_VERSIONS[version])
+        file.write(
+            "prefect==%s\nfastapi<0.151\nsqlalchemy<2.1\nimportlib-metadata\n" % PREFECT_VERSIONS[version]
+        )
     command = [uv, "pip", "compile", needs, "--universal", "--no-annotate"] + LOCKED
     return run(command + ["-o", prefect_lock(version)] + args)
 

@@ -101,6 +101,8 @@ def ours(dsn: str, folder: Path, *options: str) -> Iterator[Server]:
             yield Server(json.loads(first)["url"] + "/api", server.pid)
         finally:
             _end(server)
+            if server.stdout is not None:
+                server.stdout.close()
 
 
 @contextlib.contextmanager
