@@ -24,6 +24,7 @@ from .flow_run import FlowRun, FlowRunProposalRefused, FlowRunStateSet, OpenFlow
 from .json_values import checked_uuid, new_id
 from .names import OpenName
 from .orchestration import Answer, Change, Policy, answered, committed, orchestrate, recorded, unstorable
+from .records import open_class
 from .run_rules import LEASE
 from .slugs import new_name
 from .states import State, late, resuming, running
@@ -48,16 +49,23 @@ class FlowRuns:
         """Create a run, in a state if one is given; returns it, and whether it is new.
 
         idempotency_key: a second run of the flow with the same key is not created, the first is returned. So
-        is a run with this id. fields: further ones of spec 4.2. Raises BadInput, RunNotFound for the id of a
-        run that was deleted.
+        is a run with this id. Its labels are added to those of its flow. fields: further ones of spec 4.2.
+        Raises BadInput, RunNotFound for the id of a run that was deleted.
         """
         id = checked_uuid(id or new_id())
         names = [] if idempotency_key is None else [_key_of(flow_id, idempotency_key)]
         given = {**fields, "flow_id": flow_id, "name": name or new_name(), "idempotency_key": idempotency_key}
+        given["labels"] = self._labels(checked_uuid(flow_id), fields.get("labels") or {})
         try:  # mostly it is new: nothing is read before
             return self._create(id, given, state, names), True
         except StreamConflict:
             return retry_conflicts(lambda: self._create_unless(id, given, state, names))
+
+    def _labels(self, flow_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The labels of a new run: those of its flow, the flow's id, and those that are given."""
+        flow = self.ledger.load(open_class("flow"), flow_id)
+        of_flow = flow.state.fields.get("labels") if flow.is_present else None
+        return {**(of_flow or {}), "prefect.flow.id": flow_id, **given}
 
     def _create_unless(
         self, id: str, given: dict[str, Any], state: State | None, names: Sequence[OpenName]

@@ -24,6 +24,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from ..domain.event import Event
@@ -238,7 +239,7 @@ class Rule:
 
     def enter(self, change: Change[Any]) -> None:
         """Run `before` if the rule is valid."""
-        self.is_valid = self.governs(*change.types) and (self.from_type, self.to_type) == change.types
+        self.is_valid = (self.from_type, self.to_type) == change.types
         if self.is_valid and change.proposed is not None:
             self.before(change, change.initial, change.proposed)
 
@@ -251,9 +252,10 @@ class Rule:
         elif change.proposed is not None and self.governs(*change.types):
             self.after(change, change.initial, change.proposed)
 
-    def governs(self, initial: StateType | None, proposed: StateType | None) -> bool:
+    @classmethod
+    def governs(cls, initial: StateType | None, proposed: StateType | None) -> bool:
         """Whether it governs moves between states of these types."""
-        return initial in self.FROM_STATES and proposed in self.TO_STATES
+        return initial in cls.FROM_STATES and proposed in cls.TO_STATES
 
 
 class Transform(Rule):
@@ -276,7 +278,7 @@ def orchestrate(change: Change[Any], policy: Policy) -> None:
 
     Raises StreamConflict and ServerUnavailable, which the caller may repeat; other errors become an ABORT.
     """
-    rules = [kind(change.types) for kind in policy]
+    rules = [kind(change.types) for kind in _governing(tuple(policy), *change.types)]
     for rule in rules:
         _run(change, rule, rule.enter)
     change.fix()
@@ -356,6 +358,14 @@ def unstorable(run: R, error: BadInput) -> Answer[R]:
 def named(state: State) -> dict[str, Any]:
     """A state as facts name one that is recorded elsewhere."""
     return {"id": state.id, "type": state.type.value, "name": state.name}
+
+
+@lru_cache(2048)
+def _governing(
+    policy: tuple[type[Rule], ...], initial: StateType | None, proposed: StateType | None
+) -> tuple[type[Rule], ...]:
+    """The rules of a policy that govern a move between states of these types; the others are invalid."""
+    return tuple(kind for kind in policy if kind.governs(initial, proposed))
 
 
 def _run(change: Change[Any], rule: Rule, hook: Callable[[Change[Any]], None]) -> None:
