@@ -304,13 +304,13 @@ def recorded(
     }
     if state is not None:
         proposed = named(asked) if change.status is Verdict.REJECT else None
-        where = {"status": state.type.lower(), "state": state.recorded(), "proposed": proposed}
-        facts: list[Event] = [state_set(**where, changes=change.changes, **common), *change.facts]
+        common |= {"status": state.type.lower(), "state": state.recorded(), "proposed": proposed}
+        facts: list[Event] = [state_set(**common, changes=change.changes), *change.facts]
     elif _is_repeated(change):
         facts = []
     else:
-        verdict = {"verdict": change.status, "delay_seconds": change.delay_seconds}
-        facts = [refused(proposed=asked.recorded(), **verdict, **common)]
+        common |= {"verdict": change.status, "delay_seconds": change.delay_seconds}
+        facts = [refused(proposed=asked.recorded(), **common)]
     for fact in facts:
         opened.record(fact)
     return bool(facts)
