@@ -17,6 +17,7 @@ LedgerError
 │   ├── UnknownOperation     no operation is registered under this name
 │   ├── BadPayload           a payload does not fit the model of its operation
 │   ├── BadRecord            fields of a record do not fit its kind
+│   ├── BadParameters        parameters do not fit the schema of a deployment
 │   ├── BadMetadata          the metadata of a move does not fit the model of the transition
 │   ├── WrongIdent           an ident of another kind than the one that is needed here
 │   └── InvalidAstHashKeyError   the key of a fingerprint has an empty part, a NUL, or is too long
@@ -207,6 +208,17 @@ class BadRecord(BadInput):
     def __init__(self, kind: str, wrong: Iterable[str]) -> None:
         self.kind, self.wrong = kind, tuple(wrong)
         super().__init__(f"the fields do not fit a {kind.replace('_', ' ')}: {'; '.join(self.wrong)}")
+
+
+class BadParameters(BadInput):
+    """Parameters or job variables do not fit the schema of a deployment, or the schema is invalid.
+
+    what: what does not fit; wrong: what is wrong, a text for each place.
+    """
+
+    def __init__(self, what: str, wrong: Iterable[str]) -> None:
+        self.what, self.wrong = what, tuple(wrong)
+        super().__init__(f"{what}: {'; '.join(self.wrong)}")
 
 
 class BadMetadata(BadInput):

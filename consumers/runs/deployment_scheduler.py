@@ -16,13 +16,14 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
-from ledger import Ledger, LedgerError
+from ledger import Ledger, LedgerError, StreamConflict
 from ledger.domain.names import split_name
+from ledger.log.append import Append, Exact
 from ledger.runs import FlowRuns
-from ledger.runs.json_values import plain, time_text
+from ledger.runs.deployments import Deployments
 from ledger.runs.leases import RunLeases
-from ledger.runs.names import OpenName
-from ledger.runs.records import Record, Records
+from ledger.runs.records import Record, open_class
+from ledger.runs.scheduled_runs import key_of
 from ledger.runs.schedules import instants
 from ledger.runs.states import scheduled
 
@@ -32,8 +33,6 @@ PREFIX: Final = "deployment/"
 AGAIN: Final = 60.0
 """Seconds after which a deployment that did not change is looked at again: time has passed."""
 MESSAGE: Final = "Flow run scheduled"
-AUTO: Final = "auto-scheduled"
-"""The tag of these runs."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +64,8 @@ class DeploymentScheduler(Rounds):
     def __init__(self, ledger: Ledger, *, every: float = 1.0, ahead: Ahead | None = None) -> None:
         super().__init__(ledger, every=every)
         self.ahead = ahead or Ahead()
-        self._records, self._runs, self._clock = Records(ledger), FlowRuns(ledger), RunLeases(ledger).clock
+        self._deployments, self._runs = Deployments(ledger), FlowRuns(ledger)
+        self._clock = RunLeases(ledger).clock
         self._seen: dict[str, tuple[int, float]] = {}
 
     def run_once(self) -> int:
@@ -74,17 +74,20 @@ class DeploymentScheduler(Rounds):
 
     def schedule(self, id: str) -> int:
         """Create the missing runs of one deployment; how many. Its wrong schedules are logged and left."""
-        opened = self._records.open("deployment", id)
+        opened = self._deployments.records.open("deployment", id)
         if not opened.is_present or opened.state.fields.get("paused"):
             return 0
         deployment, now = opened.shown(), self._clock()
         made = 0
         for schedule in deployment["schedules"]:
-            if schedule.get("active", True):
-                try:
-                    made += self._schedule(deployment, schedule, now)
-                except LedgerError as error:
-                    _log.error("schedule %s of deployment %s: %s", schedule.get("id"), id, error)
+            try:
+                made += self._schedule(deployment, schedule, now) if schedule["active"] else 0
+            except (
+                StreamConflict
+            ):  # it was changed, or another scheduler was first: the next round looks again
+                self._seen.pop(opened.name, None)
+            except LedgerError as error:
+                _log.error("schedule %s of deployment %s: %s", schedule["id"], id, error)
         return made
 
     def _due(self) -> Iterator[str]:
@@ -110,5 +113,5 @@ class DeploymentScheduler(Rounds):
             }
             for at in self.ahead.of(schedule, now)
         ]
-        unchanged = Append(self._deployments.name_of(deployment.id), [], Exact(deployment.version))
+        unchanged = Append(open_class("deployment").name_of(deployment.id), [], Exact(deployment.version))
         return len(self._runs.create_missing(wanted, [unchanged]))

@@ -46,7 +46,6 @@ _SERVICES: Final[Mapping[str, tuple[str, Callable[[RunServiceSettings], dict[str
     "pause_expiry": ("PauseExpiry", lambda _: {}),
     "slot_leases": ("SlotLeases", lambda _: {}),
     "worker_status": ("WorkerStatus", lambda _: {}),
-    "cancellations": ("Cancellations", lambda settings: {"timeout": settings.cancelling_timeout}),
     "crashes": ("Crashes", lambda _: {}),
     "log_retention": ("LogRetention", lambda settings: {"days": settings.log_days}),
 }
@@ -64,14 +63,14 @@ class RunServices:
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
-            starting.enter_context(self.election.standing())
             for service in self.services:
                 starting.enter_context(service)
+            starting.enter_context(self.election.standing())  # ended first: that stops what runs
             self._running = starting.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for service in self.services:  # all at once, then each is waited for
+        for service in self.services:
             service.end()
         self._running.close()
 

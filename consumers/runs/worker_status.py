@@ -8,11 +8,10 @@ and from READY to NOT_READY.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
-
-from ledger.runs.deployments import Deployments
+from typing import Any, Final
 
 from ledger import Ledger
+from ledger.runs.deployments import Deployments
 from ledger.runs.leases import LeaseKind, RunLeases
 from ledger.runs.records import Record
 from ledger.runs.work_pools import WorkPools
@@ -66,5 +65,7 @@ class WorkerStatus(Rounds):
             polled: list[Record] = []
             while page := records(self.ledger, name, offset=len(polled)):
                 polled += page
-            ready = {record.id: {} for record in polled if record["status"] == status}
+            ready: dict[str, dict[str, Any]] = {
+                record.id: {} for record in polled if record["status"] == status
+            }
             self._leases.put_if_absent(kind, ready, GRACE)
