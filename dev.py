@@ -39,6 +39,10 @@ DEMO = os.path.join(ROOT, "docs", "examples", "lsm_pipeline", "run.py")
 LONG_TESTS = ("faults", "docs", "demo", "kafka")
 """What `test --fast` leaves out; the tests of Kafka start and kill brokers."""
 
+PREFECT = os.path.join(ROOT, ".prefect")
+PREFECT_VERSIONS = {"3.8": "3.8.8", "3.6": "3.6.29"}
+"""The clients that `test --prefect` runs, each in an environment of its own: PREFECT/3.8 and so on."""
+
 LAST_FAILED = os.path.join(ROOT, ".pytest_cache", "v", "cache", "lastfailed")
 MOST_AGAIN = 10
 """So many failed tests are run again, alone; more are no accident."""
@@ -59,14 +63,18 @@ usage: python3 dev.py COMMAND [ARGS]
   test --fast           the same without tests of faults, docs, the demo and Kafka
   test --slow [NAME] [--minutes N]
                         only the long campaigns: all, or those whose name matches NAME
+  test --prefect [--slow] [PYTEST ARGS]
+                        only the scenarios with real clients of Prefect; --slow: also on its own server
   check                 ruff and mypy only
   bench [NAME] [ARGS]   a benchmark (bench NAME -h tells its options); without a NAME, the list of them
   walk [--steps]        how many files and functions common calls go through
-  lock [UV ARGS]        write requirements.lock anew from pyproject.toml (--upgrade: newest versions)
+  lock [UV ARGS]        write requirements.lock anew from pyproject.toml (--upgrade: newest versions), and
+                        the locks of the clients of Prefect
 
 The first command makes a virtual environment, .venv beside this file, from the hashes in
 requirements.lock: with uv where it is on the PATH, with pip otherwise. Later commands use it as it is
-until the lock, pyproject.toml or the interpreter changes. Deleting .venv is always safe.
+until the lock, pyproject.toml or the interpreter changes. Deleting .venv is always safe. The clients of
+Prefect have environments of their own in .prefect, made by `test --prefect`.
 
 Exit code: that of the command that was run; 2 for wrong use; 1 where .venv cannot be made.
 """
@@ -183,16 +191,27 @@ def forget(path):
 
 def commands(uv, fresh):
     """The commands that make .venv, or only put the project in it anew."""
-    quiet = [] if sys.stderr.isatty() else ["--quiet"]
-    locked = ["--require-hashes", "--only-binary", ":all:", "-r", LOCK]
     project = ["--no-deps", "--no-build-isolation", "-e", ROOT]
+    return (new_environment(uv, VENV, LOCK) if fresh else []) + [installer(uv, VENV) + project]
+
+
+def new_environment(uv, folder, locked):
+    """The commands that make an environment and install what a lock says, by its hashes."""
+    new = [BASE_PYTHON, "-m", "venv", folder]
     if uv:
-        pip = [uv, "pip", "install", "--python", PYTHON] + quiet
-        new = [uv, "venv", "--python", BASE_PYTHON, "--no-python-downloads", VENV] + quiet
-    else:
-        pip = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check"] + quiet
-        new = [BASE_PYTHON, "-m", "venv", VENV]
-    return ([new, pip + locked] if fresh else []) + [pip + project]
+        new = [uv, "venv", "--python", BASE_PYTHON, "--no-python-downloads", folder] + quietly()
+    return [new, installer(uv, folder) + ["--require-hashes", "--only-binary", ":all:", "-r", locked]]
+
+
+def installer(uv, folder):
+    python = os.path.join(folder, "bin", "python")
+    if uv:
+        return [uv, "pip", "install", "--python", python] + quietly()
+    return [python, "-m", "pip", "install", "--disable-pip-version-check"] + quietly()
+
+
+def quietly():
+    return [] if sys.stderr.isatty() else ["--quiet"]
 
 
 def install(command, gate):
@@ -204,6 +223,47 @@ def install(command, gate):
     except OSError as error:
         note(str(error))
         return False
+
+
+# The environments of Prefect's clients.
+
+
+def prefect_lock(version):
+    return os.path.join(ROOT, "requirements-prefect-%s.lock" % version)
+
+
+def clients_ready():
+    """Make the environments of Prefect's clients that are missing or not of their lock any more."""
+    if not os.path.isdir(PREFECT):
+        os.mkdir(PREFECT)
+    with open(os.path.join(PREFECT, "lock"), "a") as gate:
+        take(gate, fcntl.LOCK_EX)
+        for version in PREFECT_VERSIONS:
+            folder = os.path.join(PREFECT, version)
+            stamp, news = os.path.join(folder, "made-by-dev.py"), "\n".join(client_wanted(folder, version))
+            if os.path.exists(stamp):
+                with open(stamp) as file:
+                    if file.read() == news:
+                        continue
+            make_client(folder, prefect_lock(version), gate.fileno())
+            with open(stamp, "w") as file:
+                file.write(news)
+
+
+def client_wanted(folder, version):
+    return [folder, wanted()[1], digest(prefect_lock(version))]
+
+
+def make_client(folder, locked, gate):
+    """A new environment with what a lock says, made with the first tool that can."""
+    started = time.monotonic()
+    for uv in [shutil.which("uv"), None] if shutil.which("uv") else [None]:
+        note("making %s with %s" % (os.path.relpath(folder, ROOT), "uv" if uv else "pip: a minute or two"))
+        shutil.rmtree(folder, ignore_errors=True)
+        if all(install(command, gate) for command in new_environment(uv, folder, locked)):
+            note("it is ready after %.0f s" % (time.monotonic() - started))
+            return
+    raise Stop(NO_VENV.replace(".venv from requirements.lock", "%s from %s" % (folder, locked)))
 
 
 # Running things in it.
@@ -262,6 +322,8 @@ def demo(args):
 
 def test(args):
     with ready():
+        if "--prefect" in args:
+            return with_clients([arg for arg in args if arg != "--prefect"])
         if "--slow" in args:
             return run([PYTHON, "-m", "pytest"] + campaign(args))
         failed = checks()
@@ -278,6 +340,18 @@ def test(args):
         if code == 1 and (not args or args[: len(whole)] == whole):
             code = again_alone()
         return code or failed
+
+
+def with_clients(args):
+    """The tests with real clients of Prefect; one process for each version, which has its own server."""
+    clients_ready()
+    if "--slow" in args:
+        at = args.index("--slow")
+        args = args[:at] + ["-m", ""] + args[at + 1 :]
+    many = [] if "-n" in args else ["-n", str(len(PREFECT_VERSIONS)), "--dist", "loadgroup"]
+    if not any(os.path.exists(arg.partition("::")[0]) for arg in args):
+        args = args + [os.path.join("tests", "prefect")]
+    return run([PYTHON, "-m", "pytest", "--prefect", "-p", "no:randomly"] + many + args)
 
 
 def again_alone():
@@ -346,26 +420,29 @@ def lock(args):
         uv = shutil.which("uv") or borrowed_uv(folder)
         command = [uv, "pip", "compile", PROJECT, "--group", PROJECT + ":dev"]
         # Not the extra `prefect`: its ninety packages are for who wants them.
-        command += [
-            "--extra",
-            "embedded",
-            "--extra",
-            "demo",
-            "--extra",
-            "broker",
-            "--extra",
-            "telemetry",
-            "--extra",
-            "builds",
-            "--extra",
-            "server",
-            "--extra",
-            "runs",
-            "--universal",
-        ]
-        command += ["--python-version", "3.11", "--generate-hashes", "--quiet", "-o", LOCK]
-        command += ["--no-emit-index-url", "--no-emit-find-links"]
-        return run(command + ["--custom-compile-command", "python3 dev.py lock"] + args)
+        for extra in ("embedded", "demo", "broker", "telemetry", "builds", "server", "runs"):
+            command += ["--extra", extra]
+        command += ["--universal"]
+        code = run(command + LOCKED + ["-o", LOCK] + args)
+        for version in PREFECT_VERSIONS:
+            code = code or lock_client(uv, folder, version, args)
+        return code
+
+
+LOCKED = ["--python-version", "3.11", "--generate-hashes", "--quiet", "--no-emit-index-url"]
+LOCKED += ["--no-emit-find-links", "--custom-compile-command", "python3 dev.py lock"]
+
+
+def lock_client(uv, folder, version, args):
+    """The lock of a client and of its own server, which fails with newer versions of FastAPI and SQLAlchemy;
+    Prefect 3.6 imports importlib_metadata without naming it."""
+    needs = os.path.join(folder, "prefect.in")
+    with open(needs, "w") as file:
+        file.write(
+            "prefect==%s\nfastapi<0.151\nsqlalchemy<2.1\nimportlib-metadata\n" % PREFECT_VERSIONS[version]
+        )
+    command = [uv, "pip", "compile", needs, "--universal", "--no-annotate"] + LOCKED
+    return run(command + ["-o", prefect_lock(version)] + args)
 
 
 def borrowed_uv(folder):

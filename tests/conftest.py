@@ -25,6 +25,7 @@ STRATEGY = "FILE_COPY" if IN_MEMORY else "WAL_LOG"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--minutes", type=float, default=1.0, help="how long each slow campaign runs")
+    parser.addoption("--prefect", action="store_true", help="run what needs the environments of Prefect too")
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -46,6 +46,7 @@ _SERVICES: Final[Mapping[str, tuple[str, Callable[[RunServiceSettings], dict[str
     "pause_expiry": ("PauseExpiry", lambda _: {}),
     "slot_leases": ("SlotLeases", lambda _: {}),
     "worker_status": ("WorkerStatus", lambda _: {}),
+    "cancellations": ("Cancellations", lambda settings: {"timeout": settings.cancelling_timeout}),
     "crashes": ("Crashes", lambda _: {}),
     "log_retention": ("LogRetention", lambda settings: {"days": settings.log_days}),
 }

@@ -90,18 +90,3 @@ class ViewShown(BaseModel):
     followers: int
     updated_at: datetime | None
     error: str | None
-
-
-class ProgressShown(BaseModel):
-    """How many units of a parent are there, run, are done and failed; total, percent: null if unknown."""
-
-    category: str
-    parent: str
-    present: int
-    running: int
-    done: int
-    failed: int
-    total: int | None
-    percent: int | None
-    position: int
-    at: datetime

@@ -10,12 +10,13 @@ from starlette.responses import Response
 from projections import ProgressChanges
 from projections.engine.rows import rows as rows_of
 from projections.engine.watch import watch
+from projections.feeds import ProgressChange
 
 from ..cli.output import plain
 from .access import READER, Log
 from .answers import page, raw_page, told
 from .log import After, Limit
-from .models import ProgressShown, ViewShown
+from .models import ViewShown
 from .problems import Refusal
 
 ROUTES = APIRouter(tags=["views"], dependencies=[READER])
@@ -51,7 +52,7 @@ def rows(
     return raw_page(request, [one.text for one in found], limit, next_)
 
 
-@ROUTES.get("/progress", **told(list[ProgressShown]))
+@ROUTES.get("/progress", **told(list[ProgressChange]))
 def progress(
     request: Request, log: Log, category: str | None = None, after: After = 0, limit: Limit = 100
 ) -> Response:

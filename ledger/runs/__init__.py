@@ -1,12 +1,13 @@
 """
 Runs of flows and tasks, and the records of the server that keeps them.
 
-    flow_run/ID     a flow run: the states that it was in, the proposals that were refused, its inputs
-    task_run/ID     a task run: the same, and the states that its client reports
-    run_event/ID    the events that clients send about a resource
+    flow_run/ID         a flow run: the states that it was in, the proposals that were refused, its inputs
+    task_run/ID         a task run: the same, and the states that its client reports
+    cached_state/KEY    the completed states of a cache key
+    run_event/ID        the events that clients send about a resource
 
-A proposed state goes through the rules of a policy (`orchestration`, `flow_rules`); it is decided and
-recorded in one append. Records, such as flows, deployments and limits, are streams of their own
+A proposed state goes through the rules of a policy (`orchestration`, `flow_rules`, `task_rules`); it is
+decided and recorded in one append. Records, such as flows, deployments and limits, are streams of their own
 kinds (`records`).
 """
 
@@ -20,6 +21,7 @@ from .policies import FlowRunPolicy, TaskRunPolicy
 from .run_event import OpenRunEvents
 from .states import TERMINAL, State, StateType
 from .task_run import OpenTaskRun, TaskRun, task_run_shown
+from .task_runs import TaskRuns
 
 DOMAIN = Domain("runs", __name__, views=["projections.runs.views"])
 
@@ -41,6 +43,7 @@ __all__ = [
     "StateType",
     "TaskRun",
     "TaskRunPolicy",
+    "TaskRuns",
     "Transform",
     "Verdict",
     "flow_run_shown",

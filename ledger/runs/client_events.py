@@ -24,6 +24,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple, cast
 
 from ..domain.event import Event
+from ..domain.frozen import changed
 from ..domain.stream import Stream
 from ..errors import AppendUncertain, BadInput, LedgerError, StreamConflict
 from ..log.append import Body, append_of, body_of
@@ -43,7 +44,9 @@ from .task_run import (
     TaskRunStateSet,
     changed_fields,
     fields_read,
+    ids_of_run,
     is_late,
+    key_of,
 )
 
 MOST: Final = 500
@@ -257,14 +260,16 @@ def _facts_of(one: StateReport, run: TaskRun, given: dict[str, Any], *, late: bo
             name=name, task_key=one.task_key, dynamic_key=one.dynamic_key, fields=given | own,
             related=tuple(map(dict, one.related)),
         )  # fmt: skip
+        run = changed(run, flow_run_id=one.flow_run_id)
+    details = {**one.state.state_details, **ids_of_run(run)}
+    state = {**one.state.recorded(), "state_details": details}
     if late:
-        yield TaskRunStateCameLate(state=one.state.recorded(), follows=one.follows)
+        yield TaskRunStateCameLate(state=state, follows=one.follows)
         return
-    changes = {} if is_new else changed_fields(run, given)
     yield TaskRunStateSet(
-        status=one.state.type.lower(), state=one.state.recorded(),
-        initial=None if run.state is None else named(run.state), changes=changes,
-        reported=True, follows=one.follows, claimed=dict(one.claimed),
+        status=one.state.type.lower(), state=state, initial=None if run.state is None else named(run.state),
+        changes={} if is_new else changed_fields(run, given), reported=True, follows=one.follows,
+        claimed=dict(one.claimed),
     )  # fmt: skip
 
 
@@ -282,14 +287,14 @@ _RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0
 
 
 def _key_of(one: Frame | StateReport) -> OpenName | None:
-    """The unique key of a task run within its flow run, not read yet (spec 4.2, UQ of task_run).
+    """The unique key of a task run within its flow run, not read yet.
 
     None where its dynamic key is a random UUID, as clients make it for tasks that they run: no other run
     can have it, so that a name would only cost an append.
     """
     if type(one) is not StateReport or one.flow_run_id is None or _RANDOM.match(one.dynamic_key):
         return None
-    return OpenName("task_run", one.flow_run_id, one.task_key, one.dynamic_key)
+    return key_of(one.flow_run_id, one.task_key, one.dynamic_key)
 
 
 def _id_in(event: Recorded) -> str | None:

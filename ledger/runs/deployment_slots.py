@@ -16,7 +16,7 @@ from ..log.append import Append
 from ..log.ledger import Ledger
 from .flow_run import FlowRun
 from .json_values import new_id
-from .limits import Full, Limits, Opened, appends_to_release, appends_to_take
+from .limits import Full, Limits, Opened, appends_to_keep, appends_to_release, appends_to_take
 from .orchestration import ALL, Change, Rule, Transform, Verdict
 from .records import Record, Records
 from .run_rules import CANCELLING, LEASE, PAUSED, PENDING, RUNNING, SCHEDULED
@@ -153,7 +153,9 @@ class RemoveDeploymentConcurrencyLeaseForOldClientVersions(Rule):
     def after(self, change: Flow, initial: State | None, validated: State) -> None:
         lease = None if initial is None else initial.detail(LEASE)
         if lease is not None and not _renews(change):
-            Limits(change.ledger).forget(lease)
+            limits = Limits(change.ledger)
+            change.also(*appends_to_keep(_held(limits, lease), lease))
+            limits.forget(lease)
 
 
 class EnforceDeploymentConcurrencyOnLate(Rule):
@@ -193,9 +195,12 @@ class ReleaseFlowConcurrencySlots(Transform):
 
 def appends_to_give_back(ledger: Ledger, lease: str) -> list[Append]:
     """The appends by which a run that is over gives back what its lease holds."""
-    limits = Limits(ledger)
-    held = limits.opened(ids=[limit.id for limit in limits.holding(lease)])
-    return appends_to_release(held, lease, "run_over")
+    return appends_to_release(_held(Limits(ledger), lease), lease, "run_over")
+
+
+def _held(limits: Limits, lease: str) -> Opened:
+    """The limits of which a lease holds slots, open for change."""
+    return limits.opened(ids=[limit.id for limit in limits.holding(lease)])
 
 
 def _goes_on(change: Flow, proposed: State) -> bool:

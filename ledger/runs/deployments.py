@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from ..domain.stream import Stream
-from ..errors import BadParameters, BadRecord, RecordNotFound
+from ..errors import BadParameters, BadRecord
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
 from . import deployment_schedules as schedules_of
@@ -25,9 +26,10 @@ from .flow_runs import FlowRuns
 from .json_values import checked_uuid, new_id, plain, time_text
 from .kinds import DeploymentStatus
 from .leases import LeaseKind, RunLeases
+from .limits import Limits
 from .names import OpenName
-from .parameters import checked_parameters, filled_in
-from .records import OpenRecord, Record, Records, open_class
+from .parameters import checked_parameters, filled_in, variable_value
+from .records import OpenRecord, Record, Records
 from .scheduled_runs import Which, deleted_runs
 from .states import State, scheduled
 from .work_pools import POLLED, WorkPools
@@ -81,8 +83,9 @@ class Deployments:
         wanted = {id for id in ids if id is not None}
         if not wanted:
             return {}
-        opened = self.ledger.load_each([open_class("concurrency_limit")(id) for id in wanted])
-        return {limit.id: limit.shown().shown() for limit in opened if limit.is_present}
+        opened = Limits(self.ledger).opened(ids=wanted)
+        shown = [limit.shown_at(opened.now) for limit in opened]
+        return {one["id"]: {name: one[name] for name in _OF_A_LIMIT} for one in shown}
 
     # Change
 
@@ -353,14 +356,8 @@ class Deployments:
 
     def _filled(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Parameters with the values of variables in their places. Raises BadParameters."""
-        filled: dict[str, Any] = filled_in(parameters, self._variable)
+        filled: dict[str, Any] = filled_in(parameters, partial(variable_value, self.records))
         return filled
-
-    def _variable(self, name: str) -> Any:
-        try:
-            return plain(self.records.named("variable", name)["value"])
-        except RecordNotFound:
-            raise BadParameters("parameters", [f"there is no variable {name}"]) from None
 
     def _own_limit(self, opened: OpenRecord, limit: int | None) -> list[Stream[Any, Any]]:
         """The deployment's own limit, named after it: made, changed, or deleted for None.
@@ -386,6 +383,10 @@ class Deployments:
 
 
 _LIMIT: Final = "concurrency_limit"
+_OF_A_LIMIT: Final = (
+    "id", "created", "updated", "name", "limit", "active", "active_slots", "slot_decay_per_second",
+)  # fmt: skip
+"""What the JSON of a deployment says of its global limit."""
 _GLOBAL: Final = "global_concurrency_limit_id"
 _HANDLED: Final = frozenset({"schedules", _GLOBAL, "work_pool_name", "work_queue_name"})
 """Fields that mean more than their value."""

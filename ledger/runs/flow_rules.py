@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from .deployment_slots import (
@@ -23,26 +24,33 @@ from .deployment_slots import (
     SecureFlowConcurrencySlots,
     ValidateDeploymentConcurrencyAtRunning,
 )
-from .flow_run import FlowRun
-from .json_values import new_id, plain
+from .flow_run import FlowRun, FlowRunInputSet
+from .json_values import kept, new_id
 from .orchestration import ALL, Change, Policy, Rule, Transform
+from .parameters import checked_parameters, filled_in, variable_value
 from .policies import FlowRunPolicy
+from .records import Records
 from .run_rules import (
     CANCELLED,
     CANCELLING,
     COMPLETED,
     CRASHED,
     FAILED,
+    KEEPS_RESULT,
     LEASE,
     PAUSED,
     RUNNING,
     SCHEDULED,
     CopyScheduledTime,
+    PreventDuplicateTransitions,
     PreventPendingTransitions,
+    PreventResultDataLoss,
     StorePersistedResult,
     WaitForScheduledTime,
+    loses_result,
 )
 from .states import TERMINAL, State, awaiting_retry, cancelled, failed
+from .subflows import MirrorOnParentTaskRun
 
 Flow = Change[FlowRun]
 
@@ -61,20 +69,6 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class PreventDuplicateTransitions(Rule):
-    """A client that repeats a proposal, because it got no answer, gets the present state.
-
-    It has made the transition, whatever came after it: the run remembers the ids of its last proposals, also
-    of those that led to another state than the proposed one (spec W3-03).
-    """
-
-    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
-        if initial is None:
-            return
-        if proposed.detail("transition_id") in change.run.transitions:
-            change.reject(None, "This run has already made this state transition.")
-
-
 class HandleFlowTerminalStateTransitions(Rule):
     """A run that is over begins anew only by a move that makes sense, and without its former pauses."""
 
@@ -87,8 +81,8 @@ class HandleFlowTerminalStateTransitions(Rule):
             change.abort(f"Run is already in terminal state {initial.type}.")
         elif initial.type is COMPLETED and initial.has_result and not proposed.is_terminal:
             change.reject(None, "Run is already COMPLETED.")
-        elif _loses_result(initial, proposed):
-            change.reject(None, _KEEPS_RESULT)
+        elif loses_result(initial, proposed):
+            change.reject(None, KEEPS_RESULT)
         elif proposed.type is SCHEDULED and change.run.deployment_id is None:
             change.abort("Cannot reschedule a run without an associated deployment.")
         elif not proposed.is_terminal:
@@ -97,26 +91,6 @@ class HandleFlowTerminalStateTransitions(Rule):
 
     def cleanup(self, change: Flow, initial: State | None, validated: State | None) -> None:
         change.unset("empirical_policy")
-
-
-_KEEPS_RESULT: Final = (
-    "Cannot overwrite a COMPLETED state that carries persisted result data with one that does not."
-)
-
-
-def _loses_result(initial: State, proposed: State) -> bool:
-    both = initial.type is COMPLETED and proposed.type is COMPLETED
-    return both and initial.has_result and not proposed.has_result
-
-
-class PreventResultDataLoss(Rule):
-    """Not even a forced move loses the result of a completed run."""
-
-    FROM_STATES = TO_STATES = TERMINAL
-
-    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
-        if initial is not None and _loses_result(initial, proposed):
-            change.reject(None, _KEEPS_RESULT)
 
 
 class EnforceCancellingToCancelledTransition(Rule):
@@ -253,33 +227,32 @@ class ResumeOnlyPausedFlows(Rule):
 
 
 class CheckRunInput(Rule):
-    """The input with which a paused run is resumed fits the schema that the run asked for."""
+    """The input with which a paused run is resumed fits the schema that the run asked for, and is kept."""
 
     FROM_STATES = {PAUSED}
 
     def before(self, change: Flow, initial: State | None, proposed: State) -> None:
-        keys = None if initial is None else initial.detail("run_input_keyset")
-        if not keys:
+        self.keys = {} if initial is None else initial.detail("run_input_keyset") or {}
+        self.input = change.given.get("run_input") or {}
+        if not self.keys:
             return
-        schema = next((one.value for one in change.run.inputs if one.key == keys.get("schema")), None)
+        schema = next((one.value for one in change.run.inputs if one.key == self.keys.get("schema")), None)
         if schema is None:
             change.reject(None, "Run input schema not found.")
-        elif (wrong := _misfit(schema, change.given.get("run_input") or {})) is not None:
-            change.reject(None, f"Reason: {wrong}")
+            return
+        try:
+            self.input = filled_in(self.input, partial(variable_value, Records(change.ledger)))
+            checked_parameters(self.input, json.loads(schema))
+        except ValueError as error:  # of json, and BadParameters
+            change.reject(None, f"Reason: {error}")
+
+    def after(self, change: Flow, initial: State | None, validated: State) -> None:
+        if self.keys and self.input:
+            value = json.dumps(kept(self.input))
+            change.record(FlowRunInputSet(key=self.keys["response"], value=value))
 
 
-def _misfit(schema: str, value: Any) -> str | None:
-    """What is wrong with a value by a JSON schema in text; None where it fits."""
-    import jsonschema_rs  # late: an extra, which only this check needs
-
-    try:
-        jsonschema_rs.validator_for(json.loads(schema)).validate(plain(value))
-    except ValueError as error:  # of json, and of jsonschema_rs
-        return str(error)
-    return None
-
-
-ON_EVERY_MOVE: Final[Policy] = (StorePersistedResult, StampStateDetails)
+ON_EVERY_MOVE: Final[Policy] = (MirrorOnParentTaskRun, StorePersistedResult, StampStateDetails)
 """The end of each policy: what is part of every move that is written."""
 
 FLOW_POLICY: Final[Policy] = (

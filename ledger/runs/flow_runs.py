@@ -11,22 +11,22 @@ writer came first, it is decided again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..domain.frozen import FrozenDict, changed
 from ..domain.stream import Stream
-from ..errors import RecordNotFound, RunNotFound, StreamConflict
+from ..errors import BadInput, RecordNotFound, RunNotFound, StreamConflict
 from ..log.append import Append
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
 from .deployment_slots import appends_to_give_back
 from .flow_rules import FLOW_POLICY, MARK_LATE_POLICY, MINIMAL_FLOW_POLICY, RESUME_POLICY
 from .flow_run import FlowRun, FlowRunProposalRefused, FlowRunStateSet, OpenFlowRun, RunInput
-from .json_values import checked_uuid, kept, new_id
+from .json_values import checked_uuid, new_id
 from .names import OpenName
-from .orchestration import Answer, Change, Policy, Verdict, answered, committed, orchestrate, recorded
+from .orchestration import Answer, Change, Policy, answered, committed, orchestrate, recorded, unstorable
+from .records import open_class
 from .run_rules import LEASE
 from .slugs import new_name
 from .states import State, late, resuming, running
@@ -51,16 +51,23 @@ class FlowRuns:
         """Create a run, in a state if one is given; returns it, and whether it is new.
 
         idempotency_key: a second run of the flow with the same key is not created, the first is returned. So
-        is a run with this id. fields: further ones of spec 4.2. Raises BadInput, RunNotFound for the id of a
-        run that was deleted.
+        is a run with this id. Its labels are added to those of its flow. fields: further ones of spec 4.2.
+        Raises BadInput, RunNotFound for the id of a run that was deleted.
         """
         id = checked_uuid(id or new_id())
         names = [] if idempotency_key is None else [_key_of(flow_id, idempotency_key)]
         given = {**fields, "flow_id": flow_id, "name": name or new_name(), "idempotency_key": idempotency_key}
+        given["labels"] = self._labels(checked_uuid(flow_id), fields.get("labels") or {})
         try:  # mostly it is new: nothing is read before
             return self._create(id, given, state, names), True
         except StreamConflict:
             return retry_conflicts(lambda: self._create_unless(id, given, state, names))
+
+    def _labels(self, flow_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The labels of a new run: those of its flow, the flow's id, and those that are given."""
+        flow = self.ledger.load(open_class("flow"), flow_id)
+        of_flow = flow.state.fields.get("labels") if flow.is_present else None
+        return {**(of_flow or {}), "prefect.flow.id": flow_id, **given}
 
     def _create_unless(
         self, id: str, given: dict[str, Any], state: State | None, names: Sequence[OpenName]
@@ -142,7 +149,7 @@ class FlowRuns:
 
         client_version: of Prefect; it tells whether the client renews leases of slots. expected: the version
         of the run at which the proposal was made; at another one StreamConflict is raised.
-        Raises RunNotFound, BadInput, ServerUnavailable.
+        Raises RunNotFound, ServerUnavailable.
         """
         policy = MINIMAL_FLOW_POLICY if force else FLOW_POLICY
         given = {"client_version": client_version}
@@ -165,13 +172,8 @@ class FlowRuns:
             suspended = run.state is not None and run.state.detail("pause_reschedule")
             return resuming() if suspended else running()
 
-        def keep_input(opened: OpenFlowRun, change: Change[FlowRun]) -> None:
-            keys = None if change.initial is None else change.initial.detail("run_input_keyset")
-            if keys and run_input and change.status is Verdict.ACCEPT:
-                opened.set_input(keys["response"], json.dumps(kept(run_input)))
-
         given = {"run_input": run_input, "client_version": client_version}
-        return self._decided(id, go_on, RESUME_POLICY, given=given, then=keep_input)
+        return self._decided(id, go_on, RESUME_POLICY, given=given)
 
     def _decided(
         self,
@@ -182,12 +184,8 @@ class FlowRuns:
         given: Mapping[str, Any] = FrozenDict(),
         forced: bool = False,
         expected: int | None = None,
-        then: Callable[[OpenFlowRun, Change[FlowRun]], None] | None = None,
     ) -> Answer[FlowRun]:
-        """Read the run, let the policy decide about a proposal, record it; again after a conflict.
-
-        then: what else is recorded on the run with it.
-        """
+        """Read the run, let the policy decide about a proposal, record it; again after a conflict."""
 
         def attempt() -> Answer[FlowRun]:
             opened = self._open(id)
@@ -195,10 +193,12 @@ class FlowRuns:
                 raise StreamConflict(opened.name, f"version {expected}", opened.version)
             change = Change(self.ledger, opened.state, proposal(opened.state), forced=forced, given=given)
             orchestrate(change, policy)
+            before = _read(opened)
             if recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused):
-                if then is not None:
-                    then(opened, change)
-                committed(self.ledger, opened, change)
+                try:
+                    committed(self.ledger, opened, change)
+                except BadInput as error:
+                    return unstorable(before, error)
             return answered(change, _read(opened))
 
         return attempt() if expected is not None else retry_conflicts(attempt)
@@ -226,7 +226,9 @@ class FlowRuns:
             names = []
             if run.idempotency_key is not None:
                 names = [self.ledger.load(OpenName, *_key_of(run.flow_id, run.idempotency_key).key)]
-                names[0].free()
+                names = [name for name in names if name.holder == run.id]
+            for name in names:
+                name.free()
             lease = None if run.state is None else run.state.detail(LEASE)
             slots = [] if lease is None else appends_to_give_back(self.ledger, lease)
             self.ledger.commit(opened, *names, checks=slots)

@@ -24,11 +24,13 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from ..domain.event import Event
 from ..domain.frozen import FrozenDict, changed
 from ..domain.stream import Stream
-from ..errors import RuleError, ServerUnavailable, StreamConflict
+from ..errors import BadInput, RuleError, ServerUnavailable, StreamConflict
 from ..log.append import Append
 from ..log.ledger import Ledger
 from .facts import ProposalRefused, StateSet
@@ -99,6 +101,7 @@ class Change(Generic[R]):
         self.error: Exception | None = None
         self.changes: dict[str, Any] = {}
         self._also: list[tuple[Rule, Append | Stream[Any, Any]]] = []
+        self._facts: list[tuple[Rule, Event]] = []
         self._acting: Rule | None = None
         self._fixed = False
 
@@ -153,9 +156,15 @@ class Change(Generic[R]):
         assert self._acting is not None
         self._also += [(self._acting, one) for one in appends]
 
+    def record(self, *facts: Event) -> None:
+        """Record further facts of the run, after its state."""
+        assert self._acting is not None
+        self._facts += [(self._acting, one) for one in facts]
+
     def withdraw(self) -> None:
-        """Withdraw what the acting rule wanted appended."""
+        """Withdraw what the acting rule wanted appended and recorded."""
         self._also = [(rule, one) for rule, one in self._also if rule is not self._acting]
+        self._facts = [(rule, one) for rule, one in self._facts if rule is not self._acting]
 
     # What the engine does
 
@@ -171,6 +180,11 @@ class Change(Generic[R]):
     def appends(self) -> list[Append | Stream[Any, Any]]:
         """What is appended with the state; nothing where no state is written."""
         return [] if self.proposed is None else [one for _, one in self._also]
+
+    @property
+    def facts(self) -> list[Event]:
+        """What is recorded of the run after its state; nothing where no state is written."""
+        return [] if self.proposed is None else [one for _, one in self._facts]
 
     def fix(self) -> None:
         """No rule may change the proposal from now on."""
@@ -225,7 +239,7 @@ class Rule:
 
     def enter(self, change: Change[Any]) -> None:
         """Run `before` if the rule is valid."""
-        self.is_valid = self.governs(*change.types) and (self.from_type, self.to_type) == change.types
+        self.is_valid = (self.from_type, self.to_type) == change.types
         if self.is_valid and change.proposed is not None:
             self.before(change, change.initial, change.proposed)
 
@@ -238,9 +252,10 @@ class Rule:
         elif change.proposed is not None and self.governs(*change.types):
             self.after(change, change.initial, change.proposed)
 
-    def governs(self, initial: StateType | None, proposed: StateType | None) -> bool:
+    @classmethod
+    def governs(cls, initial: StateType | None, proposed: StateType | None) -> bool:
         """Whether it governs moves between states of these types."""
-        return initial in self.FROM_STATES and proposed in self.TO_STATES
+        return initial in cls.FROM_STATES and proposed in cls.TO_STATES
 
 
 class Transform(Rule):
@@ -263,7 +278,7 @@ def orchestrate(change: Change[Any], policy: Policy) -> None:
 
     Raises StreamConflict and ServerUnavailable, which the caller may repeat; other errors become an ABORT.
     """
-    rules = [kind(change.types) for kind in policy]
+    rules = [kind(change.types) for kind in _governing(tuple(policy), *change.types)]
     for rule in rules:
         _run(change, rule, rule.enter)
     change.fix()
@@ -304,6 +319,8 @@ def recorded(
                 **common,
             )
         )
+        for fact in change.facts:
+            opened.record(fact)
         return True
     run = change.run
     if transition is not None and transition in (*run.transitions, *run.refused_transitions):
@@ -333,9 +350,22 @@ def answered(change: Change[R], run: R) -> Answer[R]:
     return Answer(change.status, run.state, change.reason, change.delay_seconds, change.rule, written, run)
 
 
+def unstorable(run: R, error: BadInput) -> Answer[R]:
+    """The answer to a proposal that can never be recorded, such as a text with NUL (spec S3-44)."""
+    return Answer(Verdict.ABORT, run.state, f"The state cannot be recorded: {error}", None, None, False, run)
+
+
 def named(state: State) -> dict[str, Any]:
     """A state as facts name one that is recorded elsewhere."""
     return {"id": state.id, "type": state.type.value, "name": state.name}
+
+
+@lru_cache(2048)
+def _governing(
+    policy: tuple[type[Rule], ...], initial: StateType | None, proposed: StateType | None
+) -> tuple[type[Rule], ...]:
+    """The rules of a policy that govern a move between states of these types; the others are invalid."""
+    return tuple(kind for kind in policy if kind.governs(initial, proposed))
 
 
 def _run(change: Change[Any], rule: Rule, hook: Callable[[Change[Any]], None]) -> None:

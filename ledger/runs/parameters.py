@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from ..errors import BadParameters, shown
+from ..errors import BadParameters, RecordNotFound, shown
+from .json_values import plain
+from .records import Records
 
 _KIND = "__prefect_kind"
 
@@ -112,6 +114,14 @@ def filled_in(value: Any, variable: Callable[[str], Any]) -> Any:
             return variable(name)
         case kind:
             raise BadParameters("parameters", [f"values of the kind {shown(kind)} are not supported"])
+
+
+def variable_value(records: Records, name: str) -> Any:
+    """The value of a variable, for `filled_in`. Raises BadParameters where there is none of this name."""
+    try:
+        return plain(records.named("variable", name)["value"])
+    except RecordNotFound:
+        raise BadParameters("parameters", [f"there is no variable {name}"]) from None
 
 
 def _parsed(text: Any) -> Any:

@@ -10,12 +10,26 @@ from typing import Any, Final
 from .artifacts import Artifacts
 from .json_values import plain
 from .orchestration import Change, Rule, Transform
-from .states import State, StateType
+from .states import TERMINAL, State, StateType
 
 SCHEDULED, PENDING, RUNNING = StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING
 COMPLETED, FAILED, CANCELLED = StateType.COMPLETED, StateType.FAILED, StateType.CANCELLED
 CRASHED, PAUSED, CANCELLING = StateType.CRASHED, StateType.PAUSED, StateType.CANCELLING
 LEASE: Final = "deployment_concurrency_lease_id"
+
+
+class PreventDuplicateTransitions(Rule):
+    """A client that repeats a proposal, because it got no answer, gets the present state.
+
+    It has made the transition, whatever came after it: the run remembers the ids of its last proposals, also
+    of those that led to another state than the proposed one (spec W3-03).
+    """
+
+    def before(self, change: Change[Any], initial: State | None, proposed: State) -> None:
+        if initial is None:
+            return
+        if proposed.detail("transition_id") in change.run.transitions:
+            change.reject(None, "This run has already made this state transition.")
 
 
 class PreventPendingTransitions(Rule):
@@ -34,6 +48,27 @@ class PreventPendingTransitions(Rule):
             change.detail(**{name: initial.detail(name) for name in kept})
         else:
             change.abort(f"This run is in a {initial.type} state and cannot transition to a PENDING state.")
+
+
+KEEPS_RESULT: Final = (
+    "Cannot overwrite a COMPLETED state that carries persisted result data with one that does not."
+)
+
+
+def loses_result(initial: State, proposed: State) -> bool:
+    """Whether a completed run would lose its persisted result."""
+    both = initial.type is COMPLETED and proposed.type is COMPLETED
+    return both and initial.has_result and not proposed.has_result
+
+
+class PreventResultDataLoss(Rule):
+    """Not even a forced move loses the result of a completed run."""
+
+    FROM_STATES = TO_STATES = TERMINAL
+
+    def before(self, change: Change[Any], initial: State | None, proposed: State) -> None:
+        if initial is not None and loses_result(initial, proposed):
+            change.reject(None, KEEPS_RESULT)
 
 
 class CopyScheduledTime(Rule):

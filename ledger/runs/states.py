@@ -157,14 +157,15 @@ class State:
                 f"state type {shown(json.get('type'))} must be one of {', '.join(StateType)}"
             ) from None
         name, message, claimed = json.get("name"), json.get("message"), json.get("timestamp")
+        timestamp = (at or Pending.clock()) if claimed is None else time_read(claimed, "timestamp")
         return cls(
             new_id() if json.get("id") is None else checked_uuid(json["id"]),
             kind,
             kind.capitalize() if name is None else _text(name, "state name"),
-            (at or Pending.clock()) if claimed is None else time_read(claimed, "timestamp"),
+            timestamp,
             None if message is None else _text(message, "message"),
             frozen(kept(json.get("data"))),
-            _scheduled_by_default(kind, _details_read(json.get("state_details"))),
+            _scheduled_by_default(kind, timestamp, _details_read(json.get("state_details"))),
         )
 
     @property
@@ -225,10 +226,12 @@ class State:
         return isinstance(self.data, Mapping) and bool(self.data) and self.data.get("type") != "unpersisted"
 
 
-def _scheduled_by_default(kind: StateType, details: FrozenDict[str, Any]) -> FrozenDict[str, Any]:
+def _scheduled_by_default(
+    kind: StateType, timestamp: datetime, details: FrozenDict[str, Any]
+) -> FrozenDict[str, Any]:
     if kind is not StateType.SCHEDULED or "scheduled_time" in details:
         return details
-    return FrozenDict({**details, "scheduled_time": time_text(datetime.now(UTC))})
+    return FrozenDict({**details, "scheduled_time": time_text(timestamp)})
 
 
 # Constructors, by the names in use (spec S3-23). `fields`: message, data, state_details.

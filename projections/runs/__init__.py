@@ -11,6 +11,10 @@ Reads of runs: lists and counts by the filters of Prefect's API, and the events 
     criteria.py         one criterion of a field as SQL
     filters.py          the filters of a body as one condition
     lists.py            lists, counts, what is scheduled
+    history.py          how many runs there were in each interval of time
+    waiting.py          waiting until the views contain what was appended
+    prefect_events.py   Prefect's events, derived from the log
+    event_filters.py    the filters of events
 """
 
 from typing import TYPE_CHECKING
@@ -18,6 +22,7 @@ from typing import TYPE_CHECKING
 from ledger.lazy import lazily
 
 if TYPE_CHECKING:
+    from .history import run_history
     from .lists import (
         count_flow_runs,
         count_records,
@@ -36,6 +41,7 @@ else:
         {
             "lists": "count_flow_runs count_records count_task_runs counts_by_state flow_runs lateness "
             "records scheduled_runs task_runs",
+            "history": "run_history",
             "waiting": "wait_for",
         },
     )
@@ -48,6 +54,7 @@ __all__ = [
     "flow_runs",
     "lateness",
     "records",
+    "run_history",
     "scheduled_runs",
     "task_runs",
     "wait_for",

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from psycopg import Cursor, sql
+from psycopg.errors import UndefinedTable
 from psycopg.rows import tuple_row
 
 from ledger import BadInput, Ledger, SchemaMismatch
@@ -28,10 +29,10 @@ from ledger.runs.flow_run import FlowRun
 from ledger.runs.records import Record, open_class
 from ledger.runs.task_run import TaskRun
 
-from ..feeds import filling_of
 from .criteria import Column, identity, time
 from .fields import SOURCES, column
 from .filters import SQL, Filters
+from .waiting import VIEWS
 
 MOST: Final = 1000
 """Rows of a page, at most."""
@@ -107,16 +108,14 @@ def count_task_runs(log: Ledger, body: Body | None = None) -> int:
 
 def counts_by_state(log: Ledger, kind: str, body: Body | None = None) -> list[tuple[str, str, int]]:
     """How many runs there are in each state: its type, its name, how many. kind: flow_runs or task_runs."""
-    filters = _filters(log, kind, body)
-    text = _named("counts_by_state", filters)
-    return [(type, name, many) for type, name, many in _rows(log, text, filters.values.all) if type]
+    rows = filtered_rows(log, "counts_by_state", kind, body)
+    return [(type, name, many) for type, name, many in rows if type is not None]
 
 
 def lateness(log: Ledger, body: Body | None = None) -> float | None:
     """The mean of how much later flow runs began than expected, or have not begun yet, in seconds."""
-    filters = _filters(log, "flow_runs", body)
-    ((found,),) = _rows(log, _named("lateness", filters), filters.values.all)
-    return found  # type: ignore[no-any-return]
+    ((found,),) = filtered_rows(log, "lateness", "flow_runs", body)
+    return None if found is None else float(found)
 
 
 def scheduled_runs(
@@ -147,7 +146,6 @@ def scheduled_runs(
         "pool": _checked(identity, pool, "pool"), "before": until, "limit": _checked_limit(limit),
         "queues": None if queues is None else [_checked(identity, one, "queue") for one in queues],
     }  # fmt: skip
-    check_made(log, "flow_runs", "run_records")
     return _runs(FlowRun, _rows(log, SQL.scheduled_for_pool.named(views=_views(log)), values))
 
 
@@ -177,11 +175,15 @@ def count_records(log: Ledger, kind: str, body: Body | None = None, *, parent: s
     return _count(log, kind, body, parent=parent)
 
 
-def check_made(log: Ledger, *views: str) -> None:
-    """Raise SchemaMismatch if one of the views does not exist yet."""
-    for view in views:
-        if filling_of(log, view) is None:
-            raise SchemaMismatch(f"the view {view} does not exist yet: run `pledger views follow {view}`")
+def filtered_rows(
+    log: Ledger, statement: str, kind: str, body: Body | None, *, parent: str | None = None, **values: Any
+) -> list[tuple[Any, ...]]:
+    """The rows of a statement in `lists.sql` about the rows of a kind that a body's filters keep.
+
+    values: further parameters. Raises as `flow_runs` does.
+    """
+    filters = _filters(log, kind, body, parent)
+    return _rows(log, _named(statement, filters, **values), filters.values.all)
 
 
 def _record(kind: str, stream: str, version: int, state: str) -> Record:
@@ -208,16 +210,13 @@ def _page(
     if type(offset) is not int or offset < 0:
         raise BadInput(f"offset {shown(offset)} must be 0 or more")
     filters = _filters(log, kind, body, parent)
-    text = _named(
-        "page", filters, order=_order(kind, sort, filters), offset=filters.values.add(offset),
-        limit=filters.values.add(_checked_limit(limit)),
-    )  # fmt: skip
-    return _rows(log, text, filters.values.all)
+    order = _order(kind, sort, filters)
+    page = _named("page", filters, order, offset=offset, limit=_checked_limit(limit))
+    return _rows(log, page, filters.values.all)
 
 
 def _count(log: Ledger, kind: str, body: Body | None, *, parent: str | None = None) -> int:
-    filters = _filters(log, kind, body, parent)
-    ((many,),) = _rows(log, _named("count", filters), filters.values.all)
+    ((many,),) = filtered_rows(log, "count", kind, body, parent=parent)
     return int(many)
 
 
@@ -225,15 +224,18 @@ def _filters(log: Ledger, kind: str, body: Body | None, parent: str | None = Non
     if kind not in SOURCES:
         raise BadInput(f"kind {shown(kind)} must be one of: {', '.join(SOURCES)}")
     filters = Filters(kind, body or {}, _views(log))
-    check_made(log, "flow_runs", "task_runs", "run_records")
     if parent is not None:
         filters.add(SQL.of_parent, _checked(identity, parent, "parent"))
     return filters
 
 
-def _named(name: str, filters: Filters, **more: sql.Composable) -> sql.Composed:
-    table = sql.Identifier(filters.table)
-    return SQL[name].named(rows=filters.rows, table=table, conditions=filters.condition, **more)
+def _named(name: str, filters: Filters, order: sql.Composable | None = None, **values: Any) -> sql.Composed:
+    names: dict[str, sql.Composable] = {
+        "rows": filters.rows, "table": sql.Identifier(filters.table), "conditions": filters.condition
+    }  # fmt: skip
+    if order is not None:
+        names["order"] = order
+    return SQL[name].named(**names, **{key: filters.values.add(value) for key, value in values.items()})
 
 
 def _order(kind: str, sort: str | None, filters: Filters) -> sql.Composed:
@@ -249,7 +251,11 @@ def _order(kind: str, sort: str | None, filters: Filters) -> sql.Composed:
 
 def _rows(log: Ledger, text: sql.Composed, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     with log.reader() as connection:
-        return Cursor(connection, row_factory=tuple_row).execute(text, values).fetchall()
+        try:
+            return Cursor(connection, row_factory=tuple_row).execute(text, values).fetchall()
+        except UndefinedTable:
+            told = f"`pledger views follow {' '.join(VIEWS)}`"
+            raise SchemaMismatch(f"the views of runs do not exist yet: run {told}") from None
 
 
 def _views(log: Ledger) -> sql.Identifier:

@@ -35,7 +35,6 @@ from ledger.runs.task_run import (
     TaskRunCreated,
     TaskRunStateCameLate,
     TaskRunStateSet,
-    state_in,
     task_run_shown,
 )
 
@@ -111,6 +110,11 @@ class PrefectEvents:
         ((many,),) = self._rows(SQL.count.named(schema=self._schema, wanted=text), values)
         return int(many)
 
+    def position_before(self, at: datetime) -> int:
+        """A position from which on everything recorded since a time is found; near the end of the log."""
+        rows = self._rows(SQL.position_before.named(schema=self._schema), {"at": at})
+        return int(rows[0][0]) if rows else 0
+
     # Facts
 
     @property
@@ -152,7 +156,7 @@ class PrefectEvents:
             case TaskRunStateSet() | TaskRunStateCameLate() if run is not None:
                 event = self._of_task_run(told, run, fact)
             case RunEventReceived():
-                event = plain(told.model_dump())
+                event = {name: plain(getattr(told, name)) for name in RunEventReceived.model_fields}
             case _:
                 return None
         return {**event, "received": time_text(fact.recorded_at)}
@@ -179,7 +183,7 @@ class PrefectEvents:
         self, fact: TaskRunStateSet | TaskRunStateCameLate, run: TaskRun, recorded: Recorded
     ) -> Event:
         """As its client sent it, as far as the facts keep it."""
-        state = state_in(run, fact, recorded.recorded_at)
+        state = State.of(fact.state, recorded.recorded_at)
         initial: Any = getattr(fact, "initial", None)
         first, now = self._created(recorded.stream), task_run_shown(run)
         sent = {name: now[name] for name in now if name not in _NOT_SENT and now[name] is not None}

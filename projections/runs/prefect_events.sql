@@ -12,6 +12,10 @@ SELECT e.position, e.stream, e.version, e.topic, e.schema, e.data::text, e.raw, 
 -- How many such facts there are.
 SELECT count(*) FROM {schema}.events e WHERE e.topic = ANY (%(topics)s::text[]) AND ({wanted})
 
+-- name: position_before
+-- The last event recorded before a time, looked for from the end of the log backwards.
+SELECT e.position FROM {schema}.events e WHERE e.recorded_at < %(at)s ORDER BY e.position DESC LIMIT 1
+
 -- name: is_event
 -- It has an event.
 (e.topic <> 'task_run.state_set' OR (e.data ->> 'reported')::boolean)

@@ -18,6 +18,7 @@ from projections.runs import (
     flow_runs,
     lateness,
     records,
+    run_history,
     scheduled_runs,
     task_runs,
 )
@@ -195,6 +196,29 @@ def test_states_are_counted(world: World) -> None:
     late = lateness(world.log, {"flow_runs": {"id": {"any_": [number(1)]}}})
     assert late == 60.0
     assert lateness(world.log, {"flow_runs": {"id": {"any_": []}}}) is None
+
+
+def test_runs_are_counted_by_intervals_of_time(world: World) -> None:
+    def history(minutes: float, end: float, kind: str = "flow_runs") -> list[dict[str, Any]]:
+        return run_history(
+            world.log, kind, {}, START, START + timedelta(minutes=end), timedelta(minutes=minutes)
+        )
+
+    first, second = history(1, 1.5)
+    assert (first["interval_start"], first["interval_end"]) == (
+        "2026-03-01T12:00:00Z",
+        "2026-03-01T12:01:00Z",
+    )
+    counted = {(one["state_name"], one["count_runs"]) for one in first["states"]}
+    assert counted == {("Completed", 1), ("Late", 1), ("Scheduled", 1)}  # a, c, e were expected at 12:00
+    (done,) = [one for one in first["states"] if one["state_name"] == "Completed"]
+    assert (done["sum_estimated_run_time"], done["sum_estimated_lateness"]) == (8 * 60, 60)
+    assert [one["count_runs"] for one in second["states"]] == [1]  # d
+    assert [one["count_runs"] for one in history(5, 5, "task_runs")[0]["states"]] == [1, 1, 2]
+    assert len(history(1, 100_000)) == 500
+    assert history(1, 0) == []
+    with pytest.raises(BadInput):
+        history(0.001, 1)
 
 
 # Laws

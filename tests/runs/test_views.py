@@ -66,7 +66,7 @@ def test_w3_10_manipulated_rows_are_found_and_repaired(log: Ledger, admin_dsn: s
 
 
 def test_lists_need_the_views(log: Ledger) -> None:
-    with pytest.raises(SchemaMismatch, match="pledger views follow flow_runs"):
+    with pytest.raises(SchemaMismatch, match="pledger views follow flow_runs task_runs run_records"):
         flow_runs(log, {})
     assert not wait_for(log, seconds=0.01)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from ..problems import Refusal
 from .calls import Call, Reply, Routes
 
 ROUTES = Routes("")
-CLIENT: Final = re.compile(r"prefect/(\d+\.\d+\.\d+\S*) ")
-"""A client of Prefect in its header User-Agent."""
 
 
 @ROUTES.get("/health", role=None)
@@ -39,9 +36,7 @@ def version(call: Call) -> str:
 
     A client warns of a server that is older than itself, and refuses one of another major version.
     """
-    told = call.services.settings.version
-    client = CLIENT.match(call.headers.get("user-agent", ""))
-    return client[1] if client is not None and told is None else told or LATEST
+    return call.services.settings.version or call.client_version or LATEST
 
 
 LATEST: Final = "3.9.1"

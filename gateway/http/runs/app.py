@@ -18,6 +18,8 @@ from . import (
     admin,
     artifacts,
     automations,
+    deployments,
+    events,
     flow_runs,
     flows,
     limits,
@@ -34,9 +36,9 @@ from .services import PrefectSettings, Services
 from .socket_routes import Sockets
 
 ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (
-    flow_runs.ROUTES, flows.ROUTES, admin.ROUTES, logs.ROUTES, limits.ROUTES,
-  work_pools.ROUTES, work_queues.ROUTES, variables.ROUTES,
-    artifacts.ROUTES, automations.ROUTES, states.ROUTES, saved_searches.ROUTES, socket_routes.ROUTES,
+    flow_runs.ROUTES, flows.ROUTES, admin.ROUTES, logs.ROUTES, limits.ROUTES, deployments.ROUTES,
+    work_pools.ROUTES, work_queues.ROUTES, variables.ROUTES, artifacts.ROUTES, automations.ROUTES,
+    events.ROUTES, states.ROUTES, saved_searches.ROUTES, socket_routes.ROUTES,
 )  # fmt: skip
 """The routes of each resource, those that are called most often first."""
 
@@ -58,7 +60,7 @@ class PrefectApi:
         """
         state = self.app.state
         record = ClientEvents(ledger).record
-        with Services(ledger, self.settings) as services, Sockets(record) as sockets:
+        with Services(ledger, self.settings) as services, Sockets(ledger, record) as sockets:
             state.services, state.access, state.stop = services, access, stop
-            state.sockets = sockets
+            state.sockets, services.intake = sockets, sockets.intake
             yield

@@ -11,6 +11,7 @@ as JSON. It runs in a thread, in which everything that is recorded has the calle
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
@@ -33,17 +34,29 @@ from .logins import actor_of, caller_of
 if TYPE_CHECKING:
     from .services import Services
 
+CLIENT: Final = re.compile(r"prefect/(\d+\.\d+\.\d+\S*) ")
+"""A client of Prefect in its header User-Agent."""
 Handler: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request: who sends it, and the services that it may use. query, headers: as they were sent."""
+    """A request: who sends it, and the services that it may use. query, headers: as they were sent.
+
+    base: the address under which the client calls the API.
+    """
 
     services: Services
     caller: Caller
     query: Mapping[str, str]
     headers: Mapping[str, str]
+    base: str = ""
+
+    @property
+    def client_version(self) -> str | None:
+        """The version of Prefect that the client says it is; None if it is none, or does not say."""
+        found = CLIENT.match(self.headers.get("user-agent", ""))
+        return None if found is None else found[1]
 
 
 class Reply(NamedTuple):
@@ -73,7 +86,8 @@ class Endpoint:
         given = {name: str(value) for name, value in scope["path_params"].items()}
         if self._read is not None:
             given["body"] = self._read(await request.body())
-        call = Call(state.services, caller, request.query_params, headers)
+        base = f"{scope['scheme']}://{headers.get('host', '')}{scope['root_path']}"
+        call = Call(state.services, caller, request.query_params, headers, base)
         found = await to_thread.run_sync(self._run, call, given)
         await self._response(found)(scope, receive, send)
 

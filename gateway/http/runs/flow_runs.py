@@ -56,7 +56,8 @@ class FlowRunChange(Body):
 @ROUTES.post("/{id:uuid}/set_state")
 def set_state(call: Call, body: Proposal, id: str) -> Reply:
     """Propose a state: accepted, replaced, refused, or to be proposed later again."""
-    return replied(call.services.flow_runs.set_state(id, body.state.state(), force=body.force))
+    runs, version = call.services.flow_runs, call.client_version
+    return replied(runs.set_state(id, body.state.state(), force=body.force, client_version=version))
 
 
 @ROUTES.get("/{id:uuid}")
@@ -149,6 +150,18 @@ def bulk_set_state(call: Call, body: BulkProposal) -> Any:
     runs = call.services.flow_runs
     told = [(id, verdict(runs.set_state(id, body.state.state(), force=body.force))) for id in ids]
     return {"results": [{"flow_run_id": id, **one} for id, one in told]}
+
+
+class Resume(Body):
+    """What a paused run is resumed with. run_input: the values that it waits for."""
+
+    run_input: Object | None = None
+
+
+@ROUTES.post("/{id:uuid}/resume")
+def resume(call: Call, id: str, body: Resume) -> Reply:
+    """Let a paused flow run go on."""
+    return replied(call.services.flow_runs.resume(id, body.run_input, client_version=call.client_version))
 
 
 class NewInput(Body):

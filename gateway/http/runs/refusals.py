@@ -35,9 +35,9 @@ async def of_body(_: Request, error: Exception) -> Response:
 
 async def of_ledger(request: Request, error: Exception) -> Response:
     """One of the ledger's errors, with the status that it has in all routes."""
-    if isinstance(error, BadInput):
-        return await of_body(request, Unfit(understood(error).message))
     found, status = understood(error), status_of(error)
+    if isinstance(error, BadInput) and status == 422:
+        return await of_body(request, Unfit(found.message))
     if status >= 500:
         LOG.warning("%s: %s", found.name, found.message)
     headers = {"Retry-After": RETRY_AFTER} if status == 503 else None

@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 from ledger import Ledger
 from ledger.runs.artifacts import Artifacts
+from ledger.runs.deployments import Deployments
 from ledger.runs.flow_runs import FlowRuns
 from ledger.runs.limits import Limits
 from ledger.runs.records import Records
@@ -15,6 +16,9 @@ from ledger.runs.work_pools import WorkPools
 from projections import Projector
 from projections.engine.projector import views_named
 from projections.runs import wait_for
+from projections.runs.prefect_events import PrefectEvents
+
+from .events_intake import Intake
 
 FRESH: Final = 1.0
 """Seconds that a list waits, at most, until the views contain what was recorded before it was asked for."""
@@ -36,14 +40,19 @@ class PrefectSettings:
 
 
 class Services:
-    """The services of runs on one ledger; while the block runs, the views of runs are followed."""
+    """The services of runs on one ledger; while the block runs, the views of runs are followed.
+
+    intake: records the events that clients send; the sockets of the server bring it.
+    """
 
     def __init__(self, ledger: Ledger, settings: PrefectSettings) -> None:
         self.ledger, self.settings = ledger, settings
         self.flow_runs, self.records = FlowRuns(ledger), Records(ledger)
-        self.work_pools = WorkPools(ledger)
+        self.deployments, self.work_pools = Deployments(ledger), WorkPools(ledger)
         self.artifacts = Artifacts(ledger)
         self.limits, self.logs = Limits(ledger), RunLogs(ledger)
+        self.events = PrefectEvents(ledger)
+        self.intake: Intake
         self._projector = Projector(ledger, views_named(VIEWS))
 
     def __enter__(self) -> Self:

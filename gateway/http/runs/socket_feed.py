@@ -1,9 +1,9 @@
 """
 What is new, told to many sockets: one thread reads it once for all, each gets what its filter lets in.
 
-A client first subscribes, which gives a place in the history; it then reads for itself what was before that
-place and is told everything after it: so there is no gap, and nothing comes twice. A client that does not
-keep up is told no more, and reads for itself again; so nobody's memory grows, and nothing is dropped.
+A client first subscribes, which gives it a place in the history; it then reads for itself what was before
+that place, and is told everything after it: so there is no gap, and nothing comes twice. A client that does
+not keep up is told no more, and reads for itself again: so nobody's memory grows, and nothing is dropped.
 """
 
 from __future__ import annotations
@@ -12,65 +12,64 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from contextlib import suppress
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from ledger import LedgerError, ServerUnavailable
+from ledger import LedgerError
 from ledger.log.tail import Wakeup
 
 LOG: Final = logging.getLogger("gateway.http")
 KEPT: Final = 1000
-"""Items that wait for a client, at most."""
+"""Texts that wait for a client, at most."""
 PAUSE: Final = 0.05
 """Seconds after which what another process wrote is seen at the latest."""
-AGAIN: Final = 0.5
-"""Seconds before the ledger is read again while it cannot be reached."""
+F = TypeVar("F")
+F_contra = TypeVar("F_contra", contravariant=True)
 
 
-class Item(NamedTuple):
-    """Something new: its place in the history, and what it is."""
+class Source(Protocol[F_contra]):
+    """A history that grows, read in order from its end on by one thread, for clients with filters."""
 
-    place: int
-    value: Any
+    @property
+    def place(self) -> int:
+        """Up to where it was read."""
 
-
-class Reader(Protocol):
-    """Reads a history in order from a place on. It is used by one thread at a time."""
-
-    place: int
-
-    def poll(self) -> Sequence[Item] | None:
+    def poll(self) -> Any:
         """What comes next, and `place` moves behind it; None at the end."""
 
+    def chosen(self, batch: Any, filters: Sequence[F_contra]) -> list[list[str]]:
+        """What each of these filters lets in, as texts for the client."""
 
-class Subscription:
-    """The new items of one client. begins: the place after which they come."""
 
-    def __init__(self, wanted: Callable[[Any], bool]) -> None:
-        self.wanted = wanted
-        self.begins = 0
-        self._items: list[Item] = []
+class Subscription(Generic[F]):
+    """What is new for one client. place: up to where it was told of."""
+
+    def __init__(self, wanted: F) -> None:
+        self.wanted, self.place = wanted, 0
+        self._texts: list[str] = []
         self._lost = False
         self._news: asyncio.Future[None] | None = None
 
-    async def next(self, seconds: float) -> list[Item] | None:
-        """The next items, none if there are none for so long; None: it did not keep up, subscribe again."""
-        if not self._items and not self._lost:
+    async def next(self) -> list[str] | None:
+        """What is new, when there is something; None: the client did not keep up, it must subscribe again."""
+        while not self._texts and not self._lost:
             self._news = asyncio.get_running_loop().create_future()
-            await asyncio.wait({self._news}, timeout=seconds)
-        items, self._items = self._items, []
-        return None if self._lost and not items else items
+            await self._news
+        texts, self._texts = self._texts, []
+        return texts or None
 
-    def tell(self, items: Sequence[Item]) -> None:
-        """Take items, in the event loop."""
-        if len(self._items) + len(items) > KEPT:
-            self._lost = True
+    def tell(self, texts: Sequence[str], place: int) -> None:
+        """Take texts, unless too many wait already. To be called in the event loop."""
+        self._lost = self._lost or len(self._texts) + len(texts) > KEPT
         if not self._lost:
-            self._items += items
+            self._texts += texts
+            self.place = place
         self._wake()
 
-    def lose(self) -> None:
-        """There is no more to come: subscribe again."""
-        self._lost = True
+    def lose(self, place: int) -> None:
+        """All was told up to a place, and no more will be. To be called in the event loop."""
+        if not self._lost:
+            self._lost, self.place = True, max(place, self.place)
         self._wake()
 
     def _wake(self) -> None:
@@ -78,68 +77,71 @@ class Subscription:
             self._news.set_result(None)
 
 
-class Feed:
-    """Tells subscriptions what is new. To be made in the event loop; the thread runs while there are any."""
+class Feed(Generic[F]):
+    """Tells subscriptions what is new. To be made in the event loop; its thread runs while there are any."""
 
-    def __init__(self, reader: Callable[[], Reader], wakeup: Wakeup, name: str) -> None:
+    def __init__(self, source: Callable[[], Source[F]], wakeup: Wakeup, name: str) -> None:
         self._loop = asyncio.get_running_loop()
-        self._make, self._wakeup, self._name = reader, wakeup, name
+        self._open, self._wakeup, self._name = source, wakeup, name
         self._lock = threading.Lock()
-        self._told: set[Subscription] = set()
-        self._reader: Reader | None = None
+        self._told: set[Subscription[F]] = set()
+        self._source: Source[F] | None = None
         self._quiet = threading.Event()
 
-    def subscribe(self, wanted: Callable[[Any], bool]) -> Subscription:
+    def subscribe(self, wanted: F) -> Subscription[F]:
         """Begin to tell a client; to be called in a thread, since it may read. Raises LedgerError."""
         one = Subscription(wanted)
         with self._lock:
-            if self._reader is None:
-                self._reader, self._quiet = self._make(), threading.Event()
-                given = (self._reader, self._quiet)
+            if self._source is None:
+                self._source, self._quiet = self._open(), threading.Event()
+                given = (self._source, self._quiet)
                 threading.Thread(target=self._run, args=given, name=self._name, daemon=True).start()
-            one.begins = self._reader.place
+            one.place = self._source.place
             self._told.add(one)
         return one
 
-    def leave(self, one: Subscription) -> None:
+    def leave(self, one: Subscription[F]) -> None:
         """Tell a client no more; with the last one the thread ends."""
         with self._lock:
             self._told.discard(one)
             if not self._told:
                 self._quiet.set()
-                self._reader = None
+                self._source = None
 
-    def _run(self, reader: Reader, quiet: threading.Event) -> None:
+    def _run(self, source: Source[F], quiet: threading.Event) -> None:
+        place = source.place
         while not quiet.is_set():
             seen = self._wakeup.seen()
             try:
-                with self._lock:  # who subscribes now begins before these items, or after them
-                    items = None if quiet.is_set() else reader.poll()
-                    told = list(self._told) if items else []
-            except ServerUnavailable as error:
+                with self._lock:  # who subscribes now begins before this batch, or after it
+                    batch = None if quiet.is_set() else source.poll()
+                    told = list(self._told)
+                if batch is None:
+                    self._wakeup.wait(seen, PAUSE, quiet)
+                    continue
+                found = source.chosen(batch, [one.wanted for one in told])
+            except LedgerError as error:
                 LOG.warning("%s: %s", self._name, error)
-                quiet.wait(AGAIN)
-                continue
-            except LedgerError as error:  # another history: everybody begins anew
-                LOG.error("%s: %s", self._name, error)
-                self._give_up(quiet)
-                return
-            if items is None:
-                self._wakeup.wait(seen, PAUSE, quiet)
+                self._end(quiet, place)
+            except Exception as error:
+                LOG.error("%s: a defect of pledger", self._name, exc_info=error)
+                self._end(quiet, place)
             else:
-                self._tell(told, items)
+                place = source.place
+                for one, texts in zip(told, found, strict=True):
+                    if texts:
+                        self._call(one.tell, texts, place)
 
-    def _give_up(self, quiet: threading.Event) -> None:
+    def _end(self, quiet: threading.Event, place: int) -> None:
+        """End the thread, which told everything up to a place; the clients subscribe again."""
         with self._lock:
-            lost, self._told, self._reader = self._told, set(), None
+            if quiet.is_set():
+                return
             quiet.set()
+            lost, self._told, self._source = self._told, set(), None
         for one in lost:
-            self._loop.call_soon_threadsafe(one.lose)
+            self._call(one.lose, place)
 
-    def _tell(self, told: Sequence[Subscription], items: Sequence[Item]) -> None:
-        for one in told:
-            if mine := [item for item in items if one.wanted(item.value)]:
-                try:
-                    self._loop.call_soon_threadsafe(one.tell, mine)
-                except RuntimeError:  # the loop is closed
-                    return
+    def _call(self, act: Callable[..., None], *given: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(act, *given)

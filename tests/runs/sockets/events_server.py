@@ -74,7 +74,7 @@ def serve_events(
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         app.state.access = Access(record.log, Role.OPERATOR)
-        with Sockets(record) as app.state.sockets:
+        with Sockets(record.log, record) as app.state.sockets:
             ready()
             yield
 

@@ -1,0 +1,46 @@
+"""`python -m tests.prefect.record [VERSION …]`: write what Prefect's own server answers to `expected/`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.prefect import servers
+from tests.prefect.clients import VERSIONS
+from tests.prefect.playing import Stage
+from tests.prefect.scenarios import SCENARIOS
+
+EXPECTED = Path(__file__).with_name("expected")
+
+
+def expected(version: str, letter: str) -> Any:
+    """What Prefect's own server of the newest version answered after a scenario."""
+    return json.loads((EXPECTED / f"{version}.json").read_text())[letter]
+
+
+def record(version: str, letters: list[str]) -> None:
+    """Play scenarios on Prefect's own server and keep what it shows after them."""
+    place = EXPECTED / f"{version}.json"
+    known = json.loads(place.read_text()) if place.exists() else {}
+    chosen = [one for one in SCENARIOS if not letters or one.letter in letters]
+    with tempfile.TemporaryDirectory() as folder, servers.postgres_for_prefect() as postgres:
+        with (
+            servers.database(postgres) as dsn,
+            servers.own(VERSIONS[0], dsn, Path(folder, "server")) as server,
+        ):
+            stage = Stage(version, server.url, Path(folder), settling=True)
+            for letter, played in stage.begin(chosen).items():
+                if played().ended.code:
+                    sys.exit(f"scenario {letter} failed:\n{played().ended.said[-5000:]}")
+                known[letter] = played().models
+    EXPECTED.mkdir(exist_ok=True)
+    place.write_text(json.dumps(known, sort_keys=True, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    for one in [name for name in arguments if name in VERSIONS] or VERSIONS:
+        record(one, [name for name in arguments if name not in VERSIONS])
