@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from consumers.runs import Listening, RunServices
+from consumers.runs.cancellations import Cancellations
 from consumers.runs.crashes import Crashes
 from consumers.runs.deployment_scheduler import Ahead, DeploymentScheduler
 from consumers.runs.late_runs import LateRuns
@@ -21,7 +22,7 @@ from consumers.runs.slot_leases import SlotLeases
 from consumers.runs.worker_status import WorkerStatus
 from ledger import Ledger
 from ledger.embedded import Embedded
-from ledger.runs import FlowRun, FlowRuns, StateType
+from ledger.runs import FlowRun, FlowRuns, State, StateType, TaskRun, TaskRuns
 from ledger.runs.deployments import Deployments
 from ledger.runs.heartbeats import Heartbeats
 from ledger.runs.json_values import new_id
@@ -30,7 +31,7 @@ from ledger.runs.limit import OpenLimit
 from ledger.runs.limits import Limits, Taken
 from ledger.runs.records import Records
 from ledger.runs.run_logs import RunLogs
-from ledger.runs.states import cancelled, completed, paused, pending, running, scheduled
+from ledger.runs.states import cancelled, cancelling, completed, paused, pending, running, scheduled
 from ledger.runs.work_pools import WorkPools
 from projections.runs import flow_runs
 from tests.jobs.conftest import eventually
@@ -45,13 +46,14 @@ class Ran:
 
     def __init__(self, log: Ledger) -> None:
         self.log, self.projector = log, projector(log)
-        self.runs, self.records, self.leases = FlowRuns(log), Records(log), RunLeases(log)
+        self.runs, self.tasks = FlowRuns(log), TaskRuns(log)
+        self.records, self.leases = Records(log), RunLeases(log)
 
     def round(self, service: Any) -> int:
         self.projector.catch_up()
         return int(service.run_once())
 
-    def run(self, *states: Any, flow: str | None = None, **fields: Any) -> FlowRun:
+    def run(self, *states: State, flow: str | None = None, **fields: Any) -> FlowRun:
         """A flow run that was in these states."""
         run, _ = self.runs.create(flow or new_id(), state=states[0], **fields)
         for state in states[1:]:
@@ -288,6 +290,56 @@ def test_old_log_lines_are_deleted_and_new_ones_stay(ran: Ran) -> None:
     assert LogRetention(ran.log, days=1).run_once() == 0
     assert LogRetention(ran.log, days=1e-9).run_once() >= 1
     assert RunLogs(ran.log).count({"flow_run_id": {"any_": [run.id]}}) == 0
+
+
+# Cancelled runs
+
+
+def task(ran: Ran, run: FlowRun, key: str, *states: State) -> TaskRun:
+    """A task run of a flow run, in these states."""
+    made, _ = ran.tasks.create(key, "0", flow_run_id=run.id, state=states[0])
+    for one in states[1:]:
+        ran.tasks.set_state(made.id, one, force=True)
+    return ran.tasks.get(made.id)
+
+
+def test_what_belongs_to_a_cancelled_run_is_cancelled(ran: Ran) -> None:
+    parent = ran.run(pending(), running())
+    own, done = (
+        task(ran, parent, "own", pending(), running()),
+        task(ran, parent, "done", pending(), completed()),
+    )
+    stand_ins = [task(ran, parent, key, pending(), running()) for key in ("local", "remote")]
+    deployed = deployment(ran, name="remote")
+    local = ran.run(pending(), running(), parent_task_run_id=stand_ins[0].id)
+    remote = ran.run(pending(), running(), parent_task_run_id=stand_ins[1].id, deployment_id=deployed)
+    assert ran.round(Cancellations(ran.log)) == 0  # the parent runs
+    ran.runs.set_state(parent.id, cancelled(), force=True)
+    assert ran.round(Cancellations(ran.log)) == 3
+    assert [ran.tasks.get(one.id).state_type for one in (own, done)] == ["CANCELLED", "COMPLETED"]
+    assert [ran.state(one)[0] for one in (local, remote)] == ["CANCELLED", "CANCELLING"]
+    assert ran.round(Cancellations(ran.log)) == 0  # its worker ends it
+    ran.runs.set_state(remote.id, cancelled())
+    ran.round(Cancellations(ran.log))
+    assert [ran.tasks.get(one.id).state_type for one in stand_ins] == ["CANCELLED", "CANCELLED"]
+
+
+def test_a_cancelled_run_that_runs_again_keeps_its_task_runs(ran: Ran) -> None:
+    parent = ran.run(pending(), running())
+    own = task(ran, parent, "own", pending(), running())
+    ran.runs.set_state(parent.id, cancelled(), force=True)
+    ran.projector.catch_up()
+    ran.runs.set_state(parent.id, running(), force=True)
+    assert Cancellations(ran.log).run_once() == 0
+    assert ran.tasks.get(own.id).state_type == "RUNNING"
+
+
+def test_a_run_that_nobody_ends_is_cancelled_after_a_while(ran: Ran) -> None:
+    run = ran.run(pending(), running(), cancelling())
+    assert ran.round(Cancellations(ran.log)) == 0
+    assert ran.state(run)[0] == "CANCELLING"
+    assert ran.round(Cancellations(ran.log, timeout=0)) == 1
+    assert ran.state(run)[0] == "CANCELLED"
 
 
 # The scheduler
