@@ -8,6 +8,8 @@ A report of a state becomes `task_run.created`, where the run is new, and `task_
 event becomes `run_event.received`. Each event is recorded once, by its id: clients send again what was not
 confirmed. Facts have the claimed time of their event as `claimed_at` in their metadata.
 
+A `prefect.flow-run.heartbeat` also renews the lease of its flow run (`heartbeats`), after the commit.
+
 What this process has just written is kept open, so that the next report of a task run needs no read: a
 transaction is one call, and where another process wrote to one of its streams, what is there is read and
 decided anew. A killed process leaves all of a transaction, or nothing.
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock
@@ -30,7 +32,8 @@ from ..errors import AppendUncertain, BadInput, LedgerError, StreamConflict
 from ..log.append import Body, append_of, body_of
 from ..log.ledger import Ledger
 from ..log.recorded import Meta, Recorded
-from .frames import Frame, StateReport, read_frame
+from .frames import FLOW_RUN, HEARTBEAT, Frame, StateReport, read_frame
+from .heartbeats import Heartbeats
 from .names import NameTaken, OpenName
 from .orchestration import named
 from .run_event import HELD as HELD_EVENTS
@@ -68,6 +71,7 @@ class ClientEvents:
 
     def __init__(self, ledger: Ledger, *, kept: int = KEPT) -> None:
         self.ledger, self._kept = ledger, kept
+        self._heartbeats = Heartbeats(ledger)
         self._lock = Lock()
         self._open: OrderedDict[str, Opened] = OrderedDict()
 
@@ -89,9 +93,11 @@ class ClientEvents:
             except BadInput as error:
                 answers[nth] = error
         meta = self.ledger.meta(actor=actor)
+        beats = _heartbeats(one for _, one in read)
         with self._lock:
             while read:
                 read = read[self._commit(read[:MOST], meta, answers) :]
+        self._heartbeats.received(beats)
         return answers
 
     def _commit(
@@ -295,6 +301,16 @@ def _key_of(one: Frame | StateReport) -> OpenName | None:
     if type(one) is not StateReport or one.flow_run_id is None or _RANDOM.match(one.dynamic_key):
         return None
     return key_of(one.flow_run_id, one.task_key, one.dynamic_key)
+
+
+def _heartbeats(read: Iterable[Frame | StateReport]) -> dict[str, datetime]:
+    """The flow runs whose clients say that they are alive, with the latest claimed time of each."""
+    last = dict[str, datetime]()
+    for one in read:
+        if type(one) is Frame and one.event == HEARTBEAT and one.resource_id.startswith(FLOW_RUN):
+            id = one.resource_id.removeprefix(FLOW_RUN)
+            last[id] = max(one.occurred, last.get(id, one.occurred))
+    return last
 
 
 def _id_in(event: Recorded) -> str | None:
