@@ -192,16 +192,19 @@ class FlowRuns:
             if expected is not None and opened.version != expected:
                 raise StreamConflict(opened.name, f"version {expected}", opened.version)
             change = Change(self.ledger, opened.state, proposal(opened.state), forced=forced, given=given)
-            orchestrate(change, policy)
-            before = _read(opened)
-            if recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused):
-                try:
-                    committed(self.ledger, opened, change)
-                except BadInput as error:
-                    return unstorable(before, error)
-            return answered(change, _read(opened))
+            return self._decide(opened, change, policy)
 
         return attempt() if expected is not None else retry_conflicts(attempt)
+
+    def _decide(self, opened: OpenFlowRun, change: Change[FlowRun], policy: Policy) -> Answer[FlowRun]:
+        before = _read(opened)
+        orchestrate(change, policy)
+        if recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused):
+            try:
+                committed(self.ledger, opened, change)
+            except BadInput as error:
+                return unstorable(before, error)
+        return answered(change, _read(opened))
 
     # Fields and inputs
 
