@@ -115,7 +115,7 @@ Made by `python -m tests.prefect.differences` from the list that the comparison 
 it there.
 
 The scenarios of `tests/prefect` run with unmodified clients of Prefect on both servers, and the final read
-models are compared field by field. Ids, times, durations and random names are compared by what they stand for.
+models are compared field by field. Ids, times, durations and random names are compared by what they mean.
 Where the second table has no place, no scenario shows the difference; tests of its own prove it.
 
 | what | Prefect's own server | here | why |
