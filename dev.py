@@ -420,23 +420,9 @@ def lock(args):
         uv = shutil.which("uv") or borrowed_uv(folder)
         command = [uv, "pip", "compile", PROJECT, "--group", PROJECT + ":dev"]
         # Not the extra `prefect`: its ninety packages are for who wants them.
-        command += [
-            "--extra",
-            "embedded",
-            "--extra",
-            "demo",
-            "--extra",
-            "broker",
-            "--extra",
-            "telemetry",
-            "--extra",
-            "builds",
-            "--extra",
-            "server",
-            "--extra",
-            "runs",
-            "--universal",
-        ]
+        for extra in ("embedded", "demo", "broker", "telemetry", "builds", "server", "runs"):
+            command += ["--extra", extra]
+        command += ["--universal"]
         code = run(command + LOCKED + ["-o", LOCK] + args)
         for version in PREFECT_VERSIONS:
             code = code or lock_client(uv, folder, version, args)
@@ -448,10 +434,13 @@ LOCKED += ["--no-emit-find-links", "--custom-compile-command", "python3 dev.py l
 
 
 def lock_client(uv, folder, version, args):
-    """The lock of a client and its own server, which runs with no newer FastAPI and SQLAlchemy than these."""
+    """The lock of a client and of its own server, which fails with newer versions of FastAPI and SQLAlchemy;
+    Prefect 3.6 imports importlib_metadata without naming it."""
     needs = os.path.join(folder, "prefect.in")
     with open(needs, "w") as file:
-        file.write("prefect==%s\nfastapi<0.151\nsqlalchemy<2.1\n" % PREFECT_VERSIONS[version])
+        file.write(
+            "prefect==%s\nfastapi<0.151\nsqlalchemy<2.1\nimportlib-metadata\n" % PREFECT_VERSIONS[version]
+        )
     command = [uv, "pip", "compile", needs, "--universal", "--no-annotate"] + LOCKED
     return run(command + ["-o", prefect_lock(version)] + args)
 

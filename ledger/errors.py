@@ -52,6 +52,7 @@ LedgerError
 ├── RecordNotFound           no record of this kind has this id or name, or it was deleted
 │   └── RunNotFound          no flow run or task run has this id, or it was deleted
 ├── RuleError                a rule of a policy did what the engine does not allow
+├── BadKey                   a key of encrypted values is missing, or cannot be used
 ├── UnreadableEvent          an event does not match its topic, or cannot be applied to its stream's state
 ├── CursorMismatch           the cursor is of another ledger, or of a history that was rolled back
 ├── ReactionFailed           a reactor stopped before an event, because its reaction failed
@@ -544,6 +545,10 @@ class RuleError(LedgerError, RuntimeError):
     """A rule of a policy did what the engine does not allow: it acted after the state was fixed, or it
     rejected a proposal without naming a state although the run has none (spec S3-43).
     """
+
+
+class BadKey(LedgerError):
+    """A key of encrypted values is missing, or cannot be used. The message never shows a key."""
 
 
 class UnreadableEvent(LedgerError):

@@ -94,6 +94,15 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
         ),
         "reaper": Group("The reaper: ends claims of vanished workers.", {"run": "jobs.worker:run_reaper"}),
     },
+    "Runs": {
+        "runs": Group(
+            "Flow runs and task runs: look, cancel, import a Prefect database.",
+            {
+                "list": "runs.show:list_", "show": "runs.show:show", "history": "runs.history:history",
+                "cancel": "runs.cancel:cancel", "rotate-keys": "runs.keys:rotate_keys",
+            },
+        ),
+    },
     "Server": {
         "serve": "serve:serve",
         "token": Group(

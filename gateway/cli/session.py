@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DOMAINS = (
     "ledger.builds", "ledger.jobs", "ledger.machines", "ledger.pipelines.lsm", "ledger.pipelines.psoct",
+    "ledger.runs",
 )  # fmt: skip
 """Modules that declare the streams that `show` can fold; `--domain` and LEDGER_DOMAINS name further ones."""
 

@@ -8,6 +8,8 @@ A report of a state becomes `task_run.created`, where the run is new, and `task_
 event becomes `run_event.received`. Each event is recorded once, by its id: clients send again what was not
 confirmed. Facts have the claimed time of their event as `claimed_at` in their metadata.
 
+A `prefect.flow-run.heartbeat` also renews the lease of its flow run (`heartbeats`), after the commit.
+
 What this process has just written is kept open, so that the next report of a task run needs no read: a
 transaction is one call, and where another process wrote to one of its streams, what is there is read and
 decided anew. A killed process leaves all of a transaction, or nothing.
@@ -17,19 +19,21 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any, Final, NamedTuple, cast
 
 from ..domain.event import Event
+from ..domain.frozen import changed
 from ..domain.stream import Stream
 from ..errors import AppendUncertain, BadInput, LedgerError, StreamConflict
 from ..log.append import Body, append_of, body_of
 from ..log.ledger import Ledger
 from ..log.recorded import Meta, Recorded
-from .frames import Frame, StateReport, read_frame
+from .frames import FLOW_RUN, HEARTBEAT, Frame, StateReport, read_frame
+from .heartbeats import Heartbeats
 from .names import NameTaken, OpenName
 from .orchestration import named
 from .run_event import HELD as HELD_EVENTS
@@ -43,7 +47,9 @@ from .task_run import (
     TaskRunStateSet,
     changed_fields,
     fields_read,
+    ids_of_run,
     is_late,
+    key_of,
 )
 
 MOST: Final = 500
@@ -65,6 +71,7 @@ class ClientEvents:
 
     def __init__(self, ledger: Ledger, *, kept: int = KEPT) -> None:
         self.ledger, self._kept = ledger, kept
+        self._heartbeats = Heartbeats(ledger)
         self._lock = Lock()
         self._open: OrderedDict[str, Opened] = OrderedDict()
 
@@ -86,9 +93,11 @@ class ClientEvents:
             except BadInput as error:
                 answers[nth] = error
         meta = self.ledger.meta(actor=actor)
+        beats = _heartbeats(one for _, one in read)
         with self._lock:
             while read:
                 read = read[self._commit(read[:MOST], meta, answers) :]
+        self._heartbeats.received(beats)
         return answers
 
     def _commit(
@@ -257,14 +266,16 @@ def _facts_of(one: StateReport, run: TaskRun, given: dict[str, Any], *, late: bo
             name=name, task_key=one.task_key, dynamic_key=one.dynamic_key, fields=given | own,
             related=tuple(map(dict, one.related)),
         )  # fmt: skip
+        run = changed(run, flow_run_id=one.flow_run_id)
+    details = {**one.state.state_details, **ids_of_run(run)}
+    state = {**one.state.recorded(), "state_details": details}
     if late:
-        yield TaskRunStateCameLate(state=one.state.recorded(), follows=one.follows)
+        yield TaskRunStateCameLate(state=state, follows=one.follows)
         return
-    changes = {} if is_new else changed_fields(run, given)
     yield TaskRunStateSet(
-        status=one.state.type.lower(), state=one.state.recorded(),
-        initial=None if run.state is None else named(run.state), changes=changes,
-        reported=True, follows=one.follows, claimed=dict(one.claimed),
+        status=one.state.type.lower(), state=state, initial=None if run.state is None else named(run.state),
+        changes={} if is_new else changed_fields(run, given), reported=True, follows=one.follows,
+        claimed=dict(one.claimed),
     )  # fmt: skip
 
 
@@ -282,14 +293,24 @@ _RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0
 
 
 def _key_of(one: Frame | StateReport) -> OpenName | None:
-    """The unique key of a task run within its flow run, not read yet (spec 4.2, UQ of task_run).
+    """The unique key of a task run within its flow run, not read yet.
 
     None where its dynamic key is a random UUID, as clients make it for tasks that they run: no other run
     can have it, so that a name would only cost an append.
     """
     if type(one) is not StateReport or one.flow_run_id is None or _RANDOM.match(one.dynamic_key):
         return None
-    return OpenName("task_run", one.flow_run_id, one.task_key, one.dynamic_key)
+    return key_of(one.flow_run_id, one.task_key, one.dynamic_key)
+
+
+def _heartbeats(read: Iterable[Frame | StateReport]) -> dict[str, datetime]:
+    """The flow runs whose clients say that they are alive, with the latest claimed time of each."""
+    last = dict[str, datetime]()
+    for one in read:
+        if type(one) is Frame and one.event == HEARTBEAT and one.resource_id.startswith(FLOW_RUN):
+            id = one.resource_id.removeprefix(FLOW_RUN)
+            last[id] = max(one.occurred, last.get(id, one.occurred))
+    return last
 
 
 def _id_in(event: Recorded) -> str | None:

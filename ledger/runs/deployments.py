@@ -26,9 +26,10 @@ from .flow_runs import FlowRuns
 from .json_values import checked_uuid, new_id, plain, time_text
 from .kinds import DeploymentStatus
 from .leases import LeaseKind, RunLeases
+from .limits import Limits
 from .names import OpenName
 from .parameters import checked_parameters, filled_in, variable_value
-from .records import OpenRecord, Record, Records, open_class
+from .records import OpenRecord, Record, Records
 from .scheduled_runs import Which, deleted_runs
 from .states import State, scheduled
 from .work_pools import POLLED, WorkPools
@@ -82,8 +83,9 @@ class Deployments:
         wanted = {id for id in ids if id is not None}
         if not wanted:
             return {}
-        opened = self.ledger.load_each([open_class("concurrency_limit")(id) for id in wanted])
-        return {limit.id: limit.shown().shown() for limit in opened if limit.is_present}
+        opened = Limits(self.ledger).opened(ids=wanted)
+        shown = [limit.shown_at(opened.now) for limit in opened]
+        return {one["id"]: {name: one[name] for name in _OF_A_LIMIT} for one in shown}
 
     # Change
 
@@ -138,6 +140,15 @@ class Deployments:
 
         retry_conflicts(attempt)
 
+    def delete_flow(self, flow_id: str) -> None:
+        """Delete a flow and its deployments. Its runs stay, those that have not begun excepted.
+
+        Raises RecordNotFound.
+        """
+        for deployment in self.records.below("deployment", self.records.get("flow", flow_id).id):
+            self.delete(deployment.id)
+        self.records.delete("flow", flow_id)
+
     # Schedules
 
     def add_schedules(self, id: str, given: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -190,12 +201,15 @@ class Deployments:
         self._check_variables(deployment["work_pool_name"], fields.get("job_variables"))
         given["tags"] = list(dict.fromkeys([*given["tags"], *tags]))
         if work_queue_name is not None:
-            if deployment["work_pool_name"] is None:
-                raise BadParameters("work_queue_name", ["the deployment has no work pool: leave it out"])
-            queue = self.pools.queue_of(deployment["work_pool_name"], work_queue_name)
-            given |= {"work_queue_id": queue.id, "work_queue_name": queue["name"]}
+            given |= self._queue(deployment, work_queue_name)
         given |= {key: value for key, value in fields.items() if value is not None}
         return self.flow_runs.create(given.pop("flow_id"), state=state or scheduled(), **given)
+
+    def _queue(self, deployment: Record, name: str) -> dict[str, Any]:
+        if deployment["work_pool_name"] is None:
+            raise BadParameters("work_queue_name", ["the deployment has no work pool: leave it out"])
+        queue = self.pools.queue_of(deployment["work_pool_name"], name)
+        return {"work_queue_id": queue.id, "work_queue_name": queue["name"]}
 
     def run_fields(
         self,
@@ -381,6 +395,10 @@ class Deployments:
 
 
 _LIMIT: Final = "concurrency_limit"
+_OF_A_LIMIT: Final = (
+    "id", "created", "updated", "name", "limit", "active", "active_slots", "slot_decay_per_second",
+)  # fmt: skip
+"""What the JSON of a deployment says of its global limit."""
 _GLOBAL: Final = "global_concurrency_limit_id"
 _HANDLED: Final = frozenset({"schedules", _GLOBAL, "work_pool_name", "work_queue_name"})
 """Fields that mean more than their value."""

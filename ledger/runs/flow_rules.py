@@ -50,6 +50,7 @@ from .run_rules import (
     loses_result,
 )
 from .states import TERMINAL, State, awaiting_retry, cancelled, failed
+from .subflows import MirrorOnParentTaskRun
 
 Flow = Change[FlowRun]
 
@@ -251,7 +252,7 @@ class CheckRunInput(Rule):
             change.record(FlowRunInputSet(key=self.keys["response"], value=value))
 
 
-ON_EVERY_MOVE: Final[Policy] = (StorePersistedResult, StampStateDetails)
+ON_EVERY_MOVE: Final[Policy] = (MirrorOnParentTaskRun, StorePersistedResult, StampStateDetails)
 """The end of each policy: what is part of every move that is written."""
 
 FLOW_POLICY: Final[Policy] = (

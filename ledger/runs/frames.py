@@ -24,7 +24,11 @@ from .task_run import CLAIMS, Report
 
 MAX_NAME: Final = 1024
 """Characters in the name of an event; Prefect's own limit."""
-_TASK_RUN, _FLOW_RUN = "prefect.task-run.", "prefect.flow-run."
+TASK_RUN: Final = "prefect.task-run."
+FLOW_RUN: Final = "prefect.flow-run."
+"""How the ids of the resources of runs begin; the id of the run follows."""
+HEARTBEAT: Final = "prefect.flow-run.heartbeat"
+"""The event by which a client says that it still executes a flow run."""
 _KEPT: Final = ("name", "task_version", "cache_key", "cache_expiration", "empirical_policy", "tags", "labels",
                 "task_inputs", "flow_run_run_count")  # fmt: skip
 """The fields of a task run that a report may change."""
@@ -100,7 +104,7 @@ def read_frame(given: Any) -> Frame | StateReport:
         payload or {},
         None if follows is None else checked_uuid(follows),
     )
-    of_client = name.startswith(_TASK_RUN) and resource.get("prefect.orchestration") == "client"
+    of_client = name.startswith(TASK_RUN) and resource.get("prefect.orchestration") == "client"
     return _report(frame) if of_client else frame
 
 
@@ -131,8 +135,8 @@ def _report(frame: Frame) -> StateReport:
         raise BadInput(f"{frame.event} must have validated_state and task_run in its payload")
     flow_run = next((one for one in frame.related if one["prefect.resource.role"] == "flow-run"), None)
     return StateReport(
-        _object_id(frame.resource_id, _TASK_RUN),
-        None if flow_run is None else _object_id(flow_run["prefect.resource.id"], _FLOW_RUN),
+        _object_id(frame.resource_id, TASK_RUN),
+        None if flow_run is None else _object_id(flow_run["prefect.resource.id"], FLOW_RUN),
         fields.text(run.get("task_key"), "task_key"),
         fields.text(run.get("dynamic_key"), "dynamic_key"),
         State.of({**state, "id": frame.id, "timestamp": frame.occurred}),

@@ -289,14 +289,18 @@ class BlockSchemaFields(Fields):
     references: dict[str, list[Id]] = {}
 
 
+class EncryptedValue(Fields):
+    """A value that is encrypted. key: the fingerprint of its key."""
+
+    key: str
+    token: str
+
+
 class BlockDocumentFields(Fields):
-    """The values of a block; secret ones are encrypted.
+    """The values of a block, each encrypted. references: the ids of nested documents by their fields."""
 
-    references: the ids of nested documents, by their place.
-    """
-
-    name: str
-    data: JsonObject = {}
+    name: Annotated[Slug, Field(min_length=1)]
+    data: dict[str, EncryptedValue] = {}
     block_schema_id: Id
     block_type_id: Id
     is_anonymous: bool = False

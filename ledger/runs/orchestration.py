@@ -24,6 +24,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from ..domain.event import Event
@@ -238,7 +239,7 @@ class Rule:
 
     def enter(self, change: Change[Any]) -> None:
         """Run `before` if the rule is valid."""
-        self.is_valid = self.governs(*change.types) and (self.from_type, self.to_type) == change.types
+        self.is_valid = (self.from_type, self.to_type) == change.types
         if self.is_valid and change.proposed is not None:
             self.before(change, change.initial, change.proposed)
 
@@ -251,9 +252,10 @@ class Rule:
         elif change.proposed is not None and self.governs(*change.types):
             self.after(change, change.initial, change.proposed)
 
-    def governs(self, initial: StateType | None, proposed: StateType | None) -> bool:
+    @classmethod
+    def governs(cls, initial: StateType | None, proposed: StateType | None) -> bool:
         """Whether it governs moves between states of these types."""
-        return initial in self.FROM_STATES and proposed in self.TO_STATES
+        return initial in cls.FROM_STATES and proposed in cls.TO_STATES
 
 
 class Transform(Rule):
@@ -276,7 +278,7 @@ def orchestrate(change: Change[Any], policy: Policy) -> None:
 
     Raises StreamConflict and ServerUnavailable, which the caller may repeat; other errors become an ABORT.
     """
-    rules = [kind(change.types) for kind in policy]
+    rules = [kind(change.types) for kind in _governing(tuple(policy), *change.types)]
     for rule in rules:
         _run(change, rule, rule.enter)
     change.fix()
@@ -291,46 +293,39 @@ def recorded(
     state_set: type[StateSet],
     refused: type[ProposalRefused],
 ) -> bool:
-    """Record on the open run what became of the proposal; returns whether there is anything to append.
-
-    A proposal that was refused is recorded, with the rule. Two kinds are not: the repeat of a transition that
-    was made or refused before, and a WAIT by a rule that let the same state wait before.
-    """
-    asked = change.intended
-    transition = asked.detail("transition_id")
+    """Record on the open run what became of the proposal; returns whether there is anything to append."""
+    asked, state = change.intended, change.proposed
     common: dict[str, Any] = {
         "rule": change.rule,
         "reason": change.reason,
         "initial": None if change.initial is None else named(change.initial),
-        "transition_id": transition,
+        "transition_id": asked.detail("transition_id"),
         "forced": change.forced,
     }
-    if change.proposed is not None:
-        state = change.proposed
+    if state is not None:
         proposed = named(asked) if change.status is Verdict.REJECT else None
-        opened.record(
-            state_set(
-                status=state.type.lower(),
-                state=state.recorded(),
-                changes=change.changes,
-                proposed=proposed,
-                **common,
-            )
-        )
-        for fact in change.facts:
-            opened.record(fact)
-        return True
-    run = change.run
+        common |= {"status": state.type.lower(), "state": state.recorded(), "proposed": proposed}
+        facts: list[Event] = [state_set(**common, changes=change.changes), *change.facts]
+    elif _is_repeated(change):
+        facts = []
+    else:
+        common |= {"verdict": change.status, "delay_seconds": change.delay_seconds}
+        facts = [refused(proposed=asked.recorded(), **common)]
+    for fact in facts:
+        opened.record(fact)
+    return bool(facts)
+
+
+def _is_repeated(change: Change[Any]) -> bool:
+    """Whether a refusal says nothing new, and is not recorded.
+
+    It is the repeat of a transition that was made or refused before, or a WAIT by a rule that has let the
+    present state wait before: clients that wait ask again and again.
+    """
+    run, transition = change.run, change.intended.detail("transition_id")
     if transition is not None and transition in (*run.transitions, *run.refused_transitions):
-        return False
-    if change.status is Verdict.WAIT and change.rule in run.waits:
-        return False
-    opened.record(
-        refused(
-            proposed=asked.recorded(), verdict=change.status, delay_seconds=change.delay_seconds, **common
-        )
-    )
-    return True
+        return True
+    return change.status is Verdict.WAIT and change.rule in run.waits
 
 
 def committed(
@@ -356,6 +351,14 @@ def unstorable(run: R, error: BadInput) -> Answer[R]:
 def named(state: State) -> dict[str, Any]:
     """A state as facts name one that is recorded elsewhere."""
     return {"id": state.id, "type": state.type.value, "name": state.name}
+
+
+@lru_cache(2048)
+def _governing(
+    policy: tuple[type[Rule], ...], initial: StateType | None, proposed: StateType | None
+) -> tuple[type[Rule], ...]:
+    """The rules of a policy that govern a move between states of these types; the others are invalid."""
+    return tuple(kind for kind in policy if kind.governs(initial, proposed))
 
 
 def _run(change: Change[Any], rule: Rule, hook: Callable[[Change[Any]], None]) -> None:

@@ -21,7 +21,7 @@ class FlowRunPolicy:
     """
 
     max_retries: int = 0
-    retry_delay_seconds: float = 0
+    retry_delay_seconds: float = 0.0
     retries: int | None = None
     retry_delay: int | None = None
     pause_keys: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class FlowRunPolicy:
         delay = _number(given, "retry_delay", None)
         return cls(
             max_retries=_count(given, "max_retries", 0) or 0,
-            retry_delay_seconds=_number(given, "retry_delay_seconds", 0) or 0,
+            retry_delay_seconds=_number(given, "retry_delay_seconds", None) or 0.0,
             retries=_count(given, "retries", None),
             retry_delay=None if delay is None else int(delay),
             pause_keys=tuple(sorted(map(str, given.get("pause_keys") or ()))),
@@ -64,7 +64,7 @@ class TaskRunPolicy:
     """The policy of a task run (spec S3-31). retry_delay: seconds, or one delay for each retry."""
 
     max_retries: int = 0
-    retry_delay_seconds: float = 0
+    retry_delay_seconds: float = 0.0
     retries: int | None = None
     retry_delay: float | tuple[float, ...] | None = None
     retry_jitter_factor: float | None = None
@@ -78,7 +78,7 @@ class TaskRunPolicy:
             raise BadInput(f"retry_jitter_factor {jitter} must not be negative")
         return cls(
             max_retries=_count(given, "max_retries", 0) or 0,
-            retry_delay_seconds=_number(given, "retry_delay_seconds", 0) or 0,
+            retry_delay_seconds=_number(given, "retry_delay_seconds", None) or 0.0,
             retries=_count(given, "retries", None),
             retry_delay=_delays(given),
             retry_jitter_factor=jitter,
@@ -124,8 +124,10 @@ def _count(given: Mapping[str, Any], name: str, default: int | None) -> int | No
 
 def _number(given: Mapping[str, Any], name: str, default: float | None) -> float | None:
     value = given.get(name, default)
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)  # as it is read again from the state
     raise BadInput(f"{name} {shown(value)} must be a number")
 
 
@@ -135,4 +137,4 @@ def _delays(given: Mapping[str, Any]) -> float | tuple[float, ...] | None:
         return _number(given, "retry_delay", None)
     if len(delay) > MAX_DELAYS:
         raise BadInput(f"retry_delay has {len(delay)} delays, more than {MAX_DELAYS}")
-    return tuple(_number({"retry_delay": one}, "retry_delay", 0) or 0 for one in delay)
+    return tuple(_number({"retry_delay": one}, "retry_delay", None) or 0.0 for one in delay)

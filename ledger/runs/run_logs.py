@@ -130,6 +130,17 @@ class RunLogs:
         rows = self._run("read", condition, order, {**given, "limit": limit, "offset": offset})
         return [_shown(row) for row in rows]
 
+    def arrived(
+        self, filters: Mapping[str, Any] | None, since: datetime, limit: int = PAGE
+    ) -> list[dict[str, Any]]:
+        """Logs that fulfil a filter and arrived since an aware time, in the order in which they arrived.
+
+        Of writers at the same time the later log may be seen first. Raises BadRecord.
+        """
+        condition, given = _condition(filters)
+        rows = self._run("arrived", condition, sql.SQL(""), {**given, "since": utc(since), "limit": limit})
+        return [_shown(row) for row in rows]
+
     def count(self, filters: Mapping[str, Any] | None = None) -> int:
         """How many logs fulfil a filter. Raises BadRecord."""
         condition, given = _condition(filters)

@@ -12,6 +12,11 @@ SELECT u.logged_at, clock_timestamp(), gen_random_uuid(), u.flow_run_id, u.task_
 SELECT id, recorded_at, name, level, flow_run_id, task_run_id, message, logged_at
   FROM {schema}.run_logs WHERE ({{condition}}) ORDER BY {{order}} LIMIT %(limit)s OFFSET %(offset)s;
 
+-- name: arrived
+-- The next logs that fulfil a condition and arrived since a time.
+SELECT id, recorded_at, name, level, flow_run_id, task_run_id, message, logged_at
+  FROM {schema}.run_logs WHERE ({{condition}}) AND recorded_at >= %(since)s ORDER BY recorded_at, number LIMIT %(limit)s;
+
 -- name: count
 -- How many logs fulfil a condition.
 SELECT count(*) FROM {schema}.run_logs WHERE ({{condition}});

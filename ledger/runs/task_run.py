@@ -26,6 +26,7 @@ from . import fields
 from .facts import Json, ProposalRefused, RunFact, StateSet
 from .flow_run import states_shown
 from .json_values import plain, time_text
+from .names import OpenName
 from .policies import TaskRunPolicy
 from .run import MOVES, Run, RunStatus, entered, remembered
 from .states import State, StateType
@@ -121,7 +122,7 @@ def evolve(run: TaskRun, event: Event, at: datetime) -> TaskRun:
             keys = {"name": event.name, "task_key": event.task_key, "dynamic_key": event.dynamic_key}
             return changed(run, created=at, updated=at, **keys, **_values(event.fields))
         case TaskRunStateCameLate():
-            state = state_in(run, event, at)
+            state = State.of(event.state, at)
             return changed(run, updated=at, held=(*run.held, state.id)[-HELD:])
         case TaskRunProposalRefused():
             return remembered(run, event)
@@ -135,7 +136,7 @@ def evolve(run: TaskRun, event: Event, at: datetime) -> TaskRun:
 
 def _moved(run: TaskRun, event: TaskRunStateSet, at: datetime) -> TaskRun:
     """In its new state. What the client counted itself takes the place of what follows from the states."""
-    state = state_in(run, event, at)
+    state = State.of(event.state, at)
     before = remembered(run, event)
     moved = entered(changed(before, **_values(event.changes)) if event.changes else before, state)
     if not event.reported:
@@ -149,13 +150,15 @@ def _moved(run: TaskRun, event: TaskRunStateSet, at: datetime) -> TaskRun:
     return changed(moved, newest=report, **more, **_values(claimed))
 
 
-def state_in(run: TaskRun, event: TaskRunStateSet | TaskRunStateCameLate, at: datetime) -> State:
-    """The state in a fact of this run that was recorded at `at`; its details name the run (spec 4.6)."""
-    state = State.of(event.state, at)
+def ids_of_run(run: TaskRun) -> dict[str, str]:
+    """The details of a state that name its task run and its flow run (spec 4.6)."""
     ids = {"task_run_id": run.id}
-    if run.flow_run_id is not None:
-        ids["flow_run_id"] = run.flow_run_id
-    return changed(state, state_details=FrozenDict({**state.state_details, **ids}))
+    return ids if run.flow_run_id is None else {**ids, "flow_run_id": run.flow_run_id}
+
+
+def key_of(flow_run_id: str | None, task_key: str, dynamic_key: str) -> OpenName:
+    """The unique key of a task run, as a name that was not read yet (spec 4.2, UQ of task_run)."""
+    return OpenName("task_run", flow_run_id or "", task_key, dynamic_key)
 
 
 def is_late(run: TaskRun, report: Report) -> bool:

@@ -35,7 +35,6 @@ from ledger.runs.task_run import (
     TaskRunCreated,
     TaskRunStateCameLate,
     TaskRunStateSet,
-    state_in,
     task_run_shown,
 )
 
@@ -184,7 +183,7 @@ class PrefectEvents:
         self, fact: TaskRunStateSet | TaskRunStateCameLate, run: TaskRun, recorded: Recorded
     ) -> Event:
         """As its client sent it, as far as the facts keep it."""
-        state = state_in(run, fact, recorded.recorded_at)
+        state = State.of(fact.state, recorded.recorded_at)
         initial: Any = getattr(fact, "initial", None)
         first, now = self._created(recorded.stream), task_run_shown(run)
         sent = {name: now[name] for name in now if name not in _NOT_SENT and now[name] is not None}

@@ -56,8 +56,8 @@ def on_the_ledger(
 ) -> Iterator[Results]:
     """The scenarios as they are played on the ledger's server."""
     folder = tmp_path_factory.mktemp("ledger")
-    with servers.database(postgres, template) as dsn, servers.ours(dsn, folder / "server") as url:
-        stage = Stage(version, url, folder, settling=False)
+    with servers.database(postgres, template) as dsn, servers.ours(dsn, folder / "server") as server:
+        stage = Stage(version, server.url, folder, settling=False)
         yield stage.begin(chosen)
         stage.close()
 
@@ -71,8 +71,8 @@ def on_prefect(
     with (
         servers.postgres_for_prefect() as postgres,
         servers.database(postgres) as dsn,
-        servers.own(VERSIONS[0], dsn, folder / "server") as url,
+        servers.own(VERSIONS[0], dsn, folder / "server") as server,
     ):
-        stage = Stage(version, url, folder, settling=True)
+        stage = Stage(version, server.url, folder, settling=True)
         yield stage.begin(chosen)
         stage.close()

@@ -27,8 +27,11 @@ def record(version: str, letters: list[str]) -> None:
     known = json.loads(place.read_text()) if place.exists() else {}
     chosen = [one for one in SCENARIOS if not letters or one.letter in letters]
     with tempfile.TemporaryDirectory() as folder, servers.postgres_for_prefect() as postgres:
-        with servers.database(postgres) as dsn, servers.own(VERSIONS[0], dsn, Path(folder, "server")) as url:
-            stage = Stage(version, url, Path(folder), settling=True)
+        with (
+            servers.database(postgres) as dsn,
+            servers.own(VERSIONS[0], dsn, Path(folder, "server")) as server,
+        ):
+            stage = Stage(version, server.url, Path(folder), settling=True)
             for letter, played in stage.begin(chosen).items():
                 if played().ended.code:
                     sys.exit(f"scenario {letter} failed:\n{played().ended.said[-5000:]}")

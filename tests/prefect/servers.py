@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from urllib.parse import quote
@@ -33,8 +34,16 @@ OFTEN = {
 """Prefect's services look every second, so that no scenario waits for them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that runs: the URL of its API, and its process, which may have children."""
+
+    url: str
+    pid: int
+
+
 @contextlib.contextmanager
-def postgres_for_prefect() -> Iterator[Embedded]:
+def postgres_for_prefect(*, durable: bool = False) -> Iterator[Embedded]:
     """A throw-away PostgreSQL with pg_trgm, which Prefect's own server needs and wheels do not have.
 
     Raises LookupError where no PostgreSQL of this machine has it.
@@ -48,7 +57,7 @@ def postgres_for_prefect() -> Iterator[Embedded]:
     try:
         for place in filter(None, places):
             os.environ["LEDGER_PG_BIN"] = place if Path(place).is_dir() else str(Path(place).parent)
-            with throwaway() as server, psycopg.connect(server.dsn("postgres")) as connection:
+            with throwaway(durable=durable) as server, psycopg.connect(server.dsn("postgres")) as connection:
                 have = "SELECT FROM pg_available_extensions WHERE name = 'pg_trgm'"
                 if connection.execute(have).fetchone() is not None:
                     connection.close()
@@ -75,8 +84,8 @@ def database(postgres: Embedded, template: str | None = None) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def ours(dsn: str, folder: Path, *options: str) -> Iterator[str]:
-    """`pledger serve --prefect` on a ledger: the URL of its API."""
+def ours(dsn: str, folder: Path, *options: str) -> Iterator[Server]:
+    """`pledger serve --prefect` on a ledger."""
     command = [sys.executable, "-m", "gateway.cli.entry", "--dsn", dsn, "serve", "--prefect", "--port", "0"]
     folder.mkdir(parents=True, exist_ok=True)
     environment = dict(os.environ) | {"PYTHONPATH": str(ROOT)}
@@ -89,14 +98,16 @@ def ours(dsn: str, folder: Path, *options: str) -> Iterator[str]:
             assert server.stdout is not None
             first = server.stdout.readline()
             assert first, f"the server ended:\n{(folder / 'server.log').read_text()[-3000:]}"
-            yield json.loads(first)["url"] + "/api"
+            yield Server(json.loads(first)["url"] + "/api", server.pid)
         finally:
             _end(server)
+            if server.stdout is not None:
+                server.stdout.close()
 
 
 @contextlib.contextmanager
-def own(version: str, dsn: str, folder: Path) -> Iterator[str]:
-    """Prefect's own server of a version on an empty database: the URL of its API."""
+def own(version: str, dsn: str, folder: Path) -> Iterator[Server]:
+    """Prefect's own server of a version on an empty database."""
     port = _free_port()
     url = f"http://127.0.0.1:{port}/api"
     settings = told(folder, url) | OFTEN | {"PREFECT_SERVER_DATABASE_CONNECTION_URL": asyncpg_url(dsn)}
@@ -109,7 +120,7 @@ def own(version: str, dsn: str, folder: Path) -> Iterator[str]:
         )  # fmt: skip
         try:
             _wait(server, url, folder / "server.log")
-            yield url
+            yield Server(url, server.pid)
         finally:
             _end(server)
 

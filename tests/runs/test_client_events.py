@@ -12,6 +12,8 @@ import pytest
 import ledger
 from ledger.errors import BadBody, BadInput
 from ledger.runs.client_events import ClientEvents
+from ledger.runs.frames import HEARTBEAT
+from ledger.runs.leases import LeaseKind, RunLeases
 from ledger.runs.run_event import RunEventReceived
 from ledger.runs.task_run import OpenTaskRun, TaskRun, TaskRunStateCameLate, TaskRunStateSet, task_run_shown
 
@@ -185,6 +187,22 @@ def test_any_other_event_is_kept_once_under_its_resource(shared: ledger.Ledger, 
     assert [fact.event for fact in received] == ["prefect.worker.started", "prefect.worker.executed"]
     assert received[0].resource == {"prefect.resource.id": name, "prefect.resource.name": "w"}
     assert received[1].payload == {"n": None}
+
+
+def test_a_heartbeat_renews_the_lease_of_its_flow_run(shared: ledger.Ledger, events: ClientEvents) -> None:
+    ids = [str(uuid4()) for _ in range(2)]
+    sent = [frame("prefect.flow-run.heartbeat", f"prefect.flow-run.{id}") for id in ids]
+    other = str(uuid4())
+    sent.append(frame("prefect.flow-run.seen", f"prefect.flow-run.{other}"))
+    assert events.record(sent) == [None] * 3
+    leases = RunLeases(shared)
+    before = {id: leases.get(LeaseKind.FLOW_RUN, id) for id in ids}
+    assert leases.lasting(LeaseKind.FLOW_RUN, [*ids, other]) == set(ids)
+    again = frame(HEARTBEAT, f"prefect.flow-run.{ids[0]}", at=START + timedelta(seconds=100))
+    events.record([again])
+    after = {id: leases.get(LeaseKind.FLOW_RUN, id) for id in ids}
+    assert (after[ids[0]] != before[ids[0]], after[ids[1]] == before[ids[1]]) == (True, True)
+    assert len(shared.read(f"run_event/prefect.flow-run.{ids[0]}")) == 2
 
 
 def test_an_event_that_the_state_no_longer_remembers_is_found_in_the_log(

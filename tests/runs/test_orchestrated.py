@@ -165,7 +165,14 @@ def test_fields_are_changed_and_labels_added(runs: FlowRuns) -> None:
     run, _ = runs.create(new_id(), labels={"a": 1})
     runs.change(run.id, labels={"b": 2}, infrastructure_pid="7", tags=["x"])
     after = runs.change(run.id, infrastructure_pid=None)
-    assert (after.labels, after.tags, after.infrastructure_pid) == ({"a": 1, "b": 2}, ("x",), None)
+    assert after.labels == {"a": 1, "b": 2, "prefect.flow.id": run.flow_id}
+    assert (after.tags, after.infrastructure_pid) == (("x",), None)
+
+
+def test_a_run_has_the_labels_of_its_flow(runs: FlowRuns) -> None:
+    flow = Records(runs.ledger).create("flow", {"name": new_id(), "labels": {"team": "red", "n": 1}})
+    run, _ = runs.create(flow.id, labels={"n": 2})
+    assert run.labels == {"team": "red", "n": 2, "prefect.flow.id": flow.id}
 
 
 def test_a_late_run_keeps_its_time(runs: FlowRuns) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ..errors import Misuse, NotThere
+from ..freshness import make_missing, say_how_fresh
 from ..output import is_terminal
 from ..session import Session
 
@@ -28,6 +29,10 @@ SHORTEST: Final = 4
 DIGITS: Final = 32
 """Hexadecimal digits of a whole id."""
 WHICH: Final = "`pledger jobs list` lists the jobs"
+VIEWS: Final = ("jobs",)
+"""The view of jobs."""
+KEEPER: Final = "run a worker"
+"""What keeps it up to date."""
 TOLD: Final = 3
 """Maximum number of jobs that are listed if the beginning of an id fits several."""
 
@@ -248,47 +253,9 @@ def queries_of(session: Session) -> Iterator[tuple[Ledger, JobQueries]]:
 
     Raises SchemaMismatch if it is missing and the login may not make it.
     """
-    from projections.feeds import filling_of
     from projections.jobs import JobQueries
 
     with session.ledger() as log:
-        if filling_of(log, "jobs") is None:
-            _make(session, log)
+        make_missing(session, log, VIEWS, KEEPER)
         yield log, JobQueries(log)
-        _say_how_fresh(session, log)
-
-
-def _make(session: Session, log: Ledger) -> None:
-    """Make and fill the view, as a worker does when it begins."""
-    from ledger.errors import NoPermission, SchemaMismatch
-    from projections.engine.projector import Projector, views_named
-
-    try:
-        Projector(log, views_named(["jobs"])).catch_up()
-    except NoPermission:
-        raise SchemaMismatch(
-            "the view jobs does not exist, and this role may not make it: run a worker, or `pledger views "
-            "follow jobs --once` with the role projector"
-        ) from None
-    session.say("the view jobs did not exist; it was made now")
-
-
-def _say_how_fresh(session: Session, log: Ledger) -> None:
-    """Report that the view is behind, and what updates it."""
-    from ledger.domain.known import KNOWN
-    from projections.engine.watch import State, watch
-    from projections.jobs.job_list import JobList
-
-    (state,) = (one for one in watch(log, [KNOWN.views[JobList.name]]) if one.view == "jobs")
-    lag = f"the view jobs is {state.lag_events} events behind"
-    match state.state:
-        case State.STOPPED if state.error is not None:
-            session.say(f"{lag}, because it cannot be followed: {state.error}")
-        case State.STOPPED:
-            session.say(f"{lag}, and nothing follows it: run a worker, or `pledger views follow jobs --once`")
-        case State.BEHIND:
-            session.say(f"{lag}; it is being followed")
-        case State.OTHER_DEFINITION:
-            session.say("the view jobs was built by other code: run `pledger rebuild jobs`")
-    if state.parked:
-        session.say(f"it leaves out {state.parked} streams: see `pledger views parked jobs`")
+        say_how_fresh(session, log, VIEWS, KEEPER)

@@ -51,17 +51,24 @@ class Reader:
     def _read(self, raw: bytes) -> Any:
         try:
             return self._decode(raw or b"{}")
-        except msgspec.ValidationError as error:
-            raise _unfit(error) from error
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # of it is ValidationError, too
             return self._loosely(raw)
 
     def _loosely(self, raw: bytes) -> Any:
-        """JSON with NaN and infinite numbers, which become null (spec S3-03)."""
+        """JSON with NaN and infinite numbers, which become null (spec S3-03), and with members that are null,
+        which clients send for what they do not say: where null does not fit, they count as left out."""
         try:
             found = json.loads(raw, parse_constant=lambda _: None)
         except (ValueError, RecursionError) as error:
             raise Unfit(f"the body is no JSON: {error}") from error
+        try:
+            return self._converted(found)
+        except Unfit:
+            if not isinstance(found, dict) or None not in found.values():
+                raise
+            return self._converted({name: value for name, value in found.items() if value is not None})
+
+    def _converted(self, found: Any) -> Any:
         try:
             return msgspec.convert(found, self._kind)
         except msgspec.ValidationError as error:

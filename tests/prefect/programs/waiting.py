@@ -23,28 +23,32 @@ ENDS = ("Completed", "Cancelled", "Failed", "Crashed")
 
 
 class Followed:
-    """The states of one flow run in their order, from the first on."""
+    """The states of one flow run in their order, from the present one on."""
 
-    def __init__(self, run: UUID, events: AsyncIterator[Event]) -> None:
+    def __init__(self, run: FlowRun, events: AsyncIterator[Event]) -> None:
         self._run, self._events = run, events
+        self._present = run.state_name
 
     async def until(self, *names: str) -> FlowRun:
-        """The run, when the next of its states with one of these names was announced."""
+        """The run, in its present state or when the next state with one of these names was announced."""
+        present, self._present = self._present, None
+        if present in names:
+            return self._run
         async with asyncio.timeout(PATIENCE):
             async for event in self._events:
                 if event.resource.get("prefect.state-name") in names:
                     async with get_client() as client:
-                        return await client.read_flow_run(self._run)
+                        return await client.read_flow_run(self._run.id)
         raise AssertionError("the events ended")
 
 
 @asynccontextmanager
 async def followed(run: UUID) -> AsyncIterator[Followed]:
-    """Follow a flow run that began less than a minute ago: the server sends what was before, too."""
+    """Follow a flow run, whose present state is read when the events are already on their way."""
     resource = EventResourceFilter(id=[f"prefect.flow-run.{run}"])
     changes = EventFilter(event=EventNameFilter(prefix=["prefect.flow-run."]), resource=resource)
-    async with get_events_subscriber(changes) as events:
-        yield Followed(run, events)
+    async with get_events_subscriber(changes) as events, get_client() as client:
+        yield Followed(await client.read_flow_run(run), events)
 
 
 async def first_run(deployment: str, *names: str) -> FlowRun:
