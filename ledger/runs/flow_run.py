@@ -239,35 +239,19 @@ class OpenFlowRun(Stream[FlowRun, Event]):
 
 def flow_run_shown(run: FlowRun, now: datetime | None = None) -> dict[str, Any]:
     """Its JSON form, as Prefect's clients read it. now: for the estimates; by default this moment."""
-    now = now or datetime.now(UTC)
     return {
         "id": run.id,
         "created": _time(run.created),
         "updated": _time(run.updated),
-        "name": run.name,
-        "flow_id": run.flow_id,
-        "state_id": None if run.state is None else run.state.id,
-        "deployment_id": run.deployment_id,
-        "deployment_version": run.deployment_version,
-        "work_pool_id": run.work_pool_id,
-        "work_pool_name": run.work_pool_name,
-        "work_queue_id": run.work_queue_id,
-        "work_queue_name": run.work_queue_name,
-        "flow_version": run.flow_version,
-        "parameters": plain(run.parameters),
-        "idempotency_key": run.idempotency_key,
-        "context": plain(run.context),
+        **{name: plain(getattr(run, name)) for name in _SHOWN},
         "empirical_policy": run.empirical_policy.shown(),
-        "tags": list(run.tags),
-        "labels": plain(run.labels),
-        "parent_task_run_id": run.parent_task_run_id,
-        **states_shown(run, now),
-        "auto_scheduled": run.auto_scheduled,
-        "infrastructure_document_id": run.infrastructure_document_id,
-        "infrastructure_pid": run.infrastructure_pid,
-        "created_by": plain(run.created_by),
-        "job_variables": plain(run.job_variables),
+        "state_id": None if run.state is None else run.state.id,
+        **states_shown(run, now or datetime.now(UTC)),
     }
+
+
+_SHOWN: Final = ("flow_id", *(name for name in _GIVEN if name != "empirical_policy"))
+"""The fields that are shown as they are."""
 
 
 def states_shown(run: Run, now: datetime) -> dict[str, Any]:
