@@ -9,11 +9,13 @@ from typing import Any, Final, Self
 from consumers.runs import Listening, RunServices
 from ledger import Ledger
 from ledger.runs.artifacts import Artifacts
+from ledger.runs.blocks import Blocks
 from ledger.runs.deployments import Deployments
 from ledger.runs.flow_runs import FlowRuns
 from ledger.runs.limits import Limits
 from ledger.runs.records import Records
 from ledger.runs.run_logs import RunLogs
+from ledger.runs.task_runs import TaskRuns
 from ledger.runs.work_pools import WorkPools
 from projections import Projector
 from projections.engine.projector import views_named
@@ -49,9 +51,9 @@ class Services:
 
     def __init__(self, ledger: Ledger, settings: PrefectSettings) -> None:
         self.ledger, self.settings = ledger, settings
-        self.flow_runs, self.records = FlowRuns(ledger), Records(ledger)
+        self.flow_runs, self.task_runs, self.records = FlowRuns(ledger), TaskRuns(ledger), Records(ledger)
         self.deployments, self.work_pools = Deployments(ledger), WorkPools(ledger)
-        self.artifacts = Artifacts(ledger)
+        self.blocks, self.artifacts = Blocks(ledger), Artifacts(ledger)
         self.limits, self.logs = Limits(ledger), RunLogs(ledger)
         self.events = PrefectEvents(ledger)
         self.intake: Intake
