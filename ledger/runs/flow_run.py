@@ -20,9 +20,9 @@ from ..domain.stream import Stream
 from ..errors import RecordExists, RecordNotFound
 from . import fields
 from .facts import Json, ProposalRefused, RunFact, StateSet
-from .json_values import checked_uuid, plain, time_text
+from .json_values import checked_uuid, plain
 from .policies import FlowRunPolicy
-from .run import MOVES, Run, RunStatus, entered, remembered
+from .run import MOVES, Run, RunStatus, entered, remembered, shown_time, states_shown
 from .states import State, StateType
 
 # Facts: what happened, and the status it leads to.
@@ -241,8 +241,8 @@ def flow_run_shown(run: FlowRun, now: datetime | None = None) -> dict[str, Any]:
     """Its JSON form, as Prefect's clients read it. now: for the estimates; by default this moment."""
     return {
         "id": run.id,
-        "created": _time(run.created),
-        "updated": _time(run.updated),
+        "created": shown_time(run.created),
+        "updated": shown_time(run.updated),
         **{name: plain(getattr(run, name)) for name in _SHOWN},
         "empirical_policy": run.empirical_policy.shown(),
         "state_id": None if run.state is None else run.state.id,
@@ -252,24 +252,3 @@ def flow_run_shown(run: FlowRun, now: datetime | None = None) -> dict[str, Any]:
 
 _SHOWN: Final = ("flow_id", *(name for name in _GIVEN if name != "empirical_policy"))
 """The fields that are shown as they are."""
-
-
-def states_shown(run: Run, now: datetime) -> dict[str, Any]:
-    """The fields that follow from the states of any run, in JSON; times in seconds are numbers."""
-    return {
-        "state": None if run.state is None else plain(run.state.shown()),
-        "state_type": run.state_type,
-        "state_name": run.state_name,
-        "run_count": run.run_count,
-        "expected_start_time": _time(run.expected_start_time),
-        "next_scheduled_start_time": _time(run.next_scheduled_start_time),
-        "start_time": _time(run.start_time),
-        "end_time": _time(run.end_time),
-        "total_run_time": run.total_run_time.total_seconds(),
-        "estimated_run_time": run.estimated_run_time(now).total_seconds(),
-        "estimated_start_time_delta": run.estimated_start_time_delta(now).total_seconds(),
-    }
-
-
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else time_text(at)

@@ -24,11 +24,10 @@ from ..domain.frozen import FrozenDict, changed, frozen
 from ..domain.stream import Stream
 from . import fields
 from .facts import Json, ProposalRefused, RunFact, StateSet
-from .flow_run import states_shown
-from .json_values import plain, time_text
+from .json_values import plain
 from .names import OpenName
 from .policies import TaskRunPolicy
-from .run import MOVES, Run, RunStatus, entered, remembered
+from .run import MOVES, Run, RunStatus, entered, remembered, shown_time, states_shown
 from .states import State, StateType
 
 HELD: Final = 64
@@ -272,14 +271,14 @@ def task_run_shown(run: TaskRun, now: datetime | None = None) -> dict[str, Any]:
     """Its JSON form, as Prefect's clients read it. now: for the estimates; by default this moment."""
     return {
         "id": run.id,
-        "created": _time(run.created),
-        "updated": _time(run.updated),
+        "created": shown_time(run.created),
+        "updated": shown_time(run.updated),
         "name": run.name,
         "flow_run_id": run.flow_run_id,
         "task_key": run.task_key,
         "dynamic_key": run.dynamic_key,
         "cache_key": run.cache_key,
-        "cache_expiration": _time(run.cache_expiration),
+        "cache_expiration": shown_time(run.cache_expiration),
         "task_version": run.task_version,
         "empirical_policy": run.empirical_policy.shown(),
         "tags": list(run.tags),
@@ -289,7 +288,3 @@ def task_run_shown(run: TaskRun, now: datetime | None = None) -> dict[str, Any]:
         "flow_run_run_count": run.flow_run_run_count,
         **states_shown(run, now or datetime.now(UTC)),
     }
-
-
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else time_text(at)
