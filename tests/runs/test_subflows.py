@@ -92,3 +92,14 @@ def test_a_subflow_without_its_task_run_moves_alone(shared: ledger.Ledger) -> No
     runs = FlowRuns(shared)
     run, _ = runs.create(new_id(), parent_task_run_id=new_id(), state=states.pending())
     assert runs.set_state(run.id, states.running()).status is Verdict.ACCEPT
+
+
+def test_a_deleted_flow_run_takes_its_task_runs_with_it(family: Family) -> None:
+    parent, task = family.task.flow_run_id, family.task.id
+    assert parent is not None
+    family.flows.delete(parent)
+    with pytest.raises(ledger.RunNotFound):
+        family.tasks.get(task)
+    assert family.flows.set_state(family.child.id, states.running()).status is Verdict.ACCEPT
+    again, is_new = family.tasks.create("child-flow", "0", flow_run_id=parent)
+    assert (again.id != task, is_new) == (True, True)
