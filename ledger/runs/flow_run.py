@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from pydantic import AwareDatetime
+
 from ..domain.event import Event
 from ..domain.frozen import FrozenDict, changed, frozen
 from ..domain.stream import Stream
@@ -29,11 +31,15 @@ from .states import State, StateType
 
 
 class FlowRunCreated(RunFact, topic="flow_run.created"):
-    """It was created. fields: those of spec 4.2 that were given."""
+    """It was created. fields: those of spec 4.2 that were given.
+
+    since: when another system created it, for one that is imported.
+    """
 
     name: str
     flow_id: str
     fields: Json = {}
+    since: AwareDatetime | None = None
 
 
 class FlowRunStateSet(StateSet, topic="flow_run.state_set", to_field="status"): ...
@@ -108,8 +114,8 @@ def evolve(run: FlowRun, event: Event, at: datetime) -> FlowRun:
     """Apply a fact. It applies no rules: recorded facts are always accepted."""
     match event:
         case FlowRunCreated():
-            first = {"name": event.name, "flow_id": event.flow_id, "created": at, "updated": at}
-            return changed(run, **first, **_values(event.fields))
+            first = {"name": event.name, "flow_id": event.flow_id, "created": event.since or at}
+            return changed(run, updated=at, **first, **_values(event.fields))
         case FlowRunStateSet():
             return _moved(changed(remembered(run, event), updated=at, **_values(event.changes)), event, at)
         case FlowRunProposalRefused():
@@ -211,10 +217,10 @@ class OpenFlowRun(Stream[FlowRun, Event]):
         """Whether it was created, and not deleted since."""
         return self.state.created is not None and not self.state.is_deleted
 
-    def create(self, name: str, flow_id: str, **given: Any) -> None:
-        """Create it; `given` are fields of spec 4.2. Raises BadInput."""
+    def create(self, name: str, flow_id: str, *, since: datetime | None = None, **given: Any) -> None:
+        """Create it; `given` are fields of spec 4.2, since as in FlowRunCreated. Raises BadInput."""
         kept = {key: value for key, value in fields_read(given).items() if value is not None}
-        self.record(FlowRunCreated(name=name, flow_id=checked_uuid(flow_id), fields=kept))
+        self.record(FlowRunCreated(name=name, flow_id=checked_uuid(flow_id), fields=kept, since=since))
 
     def change(self, **given: Any) -> None:
         """Change some of its fields. Raises BadInput."""

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from pydantic import AwareDatetime
+
 from ..domain.event import Event
 from ..domain.frozen import FrozenDict, changed, frozen
 from ..domain.stream import Stream
@@ -40,6 +42,7 @@ class TaskRunCreated(RunFact, topic="task_run.created"):
     """It was created. fields: those of spec 4.2 that were given.
 
     related: the resources that a client's event named with it, as the client sent them.
+    since: when another system created it, for one that is imported.
     """
 
     name: str
@@ -47,6 +50,7 @@ class TaskRunCreated(RunFact, topic="task_run.created"):
     dynamic_key: str
     fields: Json = {}
     related: tuple[dict[str, str], ...] = ()
+    since: AwareDatetime | None = None
 
 
 class TaskRunStateSet(StateSet, topic="task_run.state_set", to_field="status"):
@@ -119,7 +123,7 @@ def evolve(run: TaskRun, event: Event, at: datetime) -> TaskRun:
             return _moved(run, event, at)
         case TaskRunCreated():
             keys = {"name": event.name, "task_key": event.task_key, "dynamic_key": event.dynamic_key}
-            return changed(run, created=at, updated=at, **keys, **_values(event.fields))
+            return changed(run, created=event.since or at, updated=at, **keys, **_values(event.fields))
         case TaskRunStateCameLate():
             state = State.of(event.state, at)
             return changed(run, updated=at, held=(*run.held, state.id)[-HELD:])
@@ -253,10 +257,14 @@ class OpenTaskRun(Stream[TaskRun, Event]):
         """Whether it was created, and not deleted since."""
         return self.state.created is not None and not self.state.is_deleted
 
-    def create(self, name: str, task_key: str, dynamic_key: str, **given: Any) -> None:
-        """Create it; `given` as in spec 4.2. Raises BadInput."""
+    def create(
+        self, name: str, task_key: str, dynamic_key: str, *, since: datetime | None = None, **given: Any
+    ) -> None:
+        """Create it; `given` as in spec 4.2, since as in TaskRunCreated. Raises BadInput."""
         kept = {key: value for key, value in fields_read(given).items() if value is not None}
-        self.record(TaskRunCreated(name=name, task_key=task_key, dynamic_key=dynamic_key, fields=kept))
+        self.record(
+            TaskRunCreated(name=name, task_key=task_key, dynamic_key=dynamic_key, fields=kept, since=since)
+        )
 
     def change(self, **given: Any) -> None:
         """Change some of its fields. Raises BadInput."""
