@@ -15,7 +15,8 @@ def double(number: int) -> int:
 @flow
 def fifty_tasks() -> int:
     context = FlowRunContext.get()
-    assert context is not None and context.flow_run is not None
+    assert context is not None
+    assert context.flow_run is not None
     report(flow_run=context.flow_run.id)
     return sum(future.result() for future in [double.submit(number) for number in range(50)])
 
