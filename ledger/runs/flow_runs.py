@@ -32,7 +32,6 @@ from .run_rules import LEASE
 from .slugs import new_name
 from .states import State, late, resuming, running
 
-
 ATTEMPTS: Final = 30
 """How often a proposal is decided anew: many runs may move a slot of the same limit at the same time."""
 
