@@ -12,12 +12,13 @@ scheduler makes them anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 from ..domain.stream import Stream
-from ..errors import BadParameters, BadRecord
+from ..errors import BadParameters, BadRecord, RecordExists
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
 from . import deployment_schedules as schedules_of
@@ -344,7 +345,9 @@ class Deployments:
         return found
 
     def _agent_pool(self) -> str:
-        self.records.names.holder("work_pool", AGENT_POOL) or self.pools.create({"name": AGENT_POOL})
+        if self.records.names.holder("work_pool", AGENT_POOL) is None:
+            with suppress(RecordExists):  # another process was first
+                self.pools.create({"name": AGENT_POOL})
         return AGENT_POOL
 
     def _check_variables(self, pool_name: str | None, variables: Mapping[str, Any] | None) -> None:

@@ -20,6 +20,7 @@ from ..errors import BadInput, RecordNotFound, RunNotFound, StreamConflict
 from ..log.append import Append
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
+from .deletion import delete_task_runs
 from .deployment_slots import appends_to_give_back
 from .flow_rules import FLOW_POLICY, MARK_LATE_POLICY, MINIMAL_FLOW_POLICY, RESUME_POLICY
 from .flow_run import FlowRun, FlowRunProposalRefused, FlowRunStateSet, OpenFlowRun, RunInput
@@ -220,7 +221,10 @@ class FlowRuns:
         return self._changed(id, changes)
 
     def delete(self, id: str) -> None:
-        """Delete it; its history stays. Its key and its slot are free again. Raises RunNotFound."""
+        """Delete it with its task runs; their histories stay. Its key and its slot are free again.
+
+        Raises RunNotFound.
+        """
 
         def attempt() -> None:
             opened = self._open(id)
@@ -236,6 +240,8 @@ class FlowRuns:
             slots = [] if lease is None else appends_to_give_back(self.ledger, lease)
             self.ledger.commit(opened, *names, checks=slots)
 
+        self._open(id)
+        delete_task_runs(self.ledger, checked_uuid(id))
         retry_conflicts(attempt)
 
     def set_input(self, id: str, key: str, value: str, sender: str | None = None) -> None:
