@@ -40,6 +40,7 @@ STATUSES: Final[dict[type[Exception], int]] = {
     e.TokenNotFound: 404,
     e.CursorMismatch: 410,
     e.ViewFailed: 503,
+    e.BadKey: 503,
     e.KafkaFailed: 502,
     e.SchemaMismatch: 503,
     e.ServerUnavailable: 503,

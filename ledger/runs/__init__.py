@@ -12,40 +12,56 @@ kinds (`records`).
 """
 
 from ..domain.domain import Domain
+from .artifacts import Artifacts
+from .blocks import Blocks
 from .client_events import ClientEvents
+from .deployments import Deployments
 from .flow_run import FlowRun, OpenFlowRun, RunInput, flow_run_shown
 from .flow_runs import FlowRuns
+from .keys import Keys
 from .limit import OpenLimit
 from .orchestration import Answer, Change, Rule, Transform, Verdict, orchestrate
 from .policies import FlowRunPolicy, TaskRunPolicy
+from .records import OpenRecord, Record, Records
 from .run_event import OpenRunEvents
+from .run_logs import RunLogs
 from .states import TERMINAL, State, StateType
 from .task_run import OpenTaskRun, TaskRun, task_run_shown
 from .task_runs import TaskRuns
+from .work_pools import WorkPools
 
 DOMAIN = Domain("runs", __name__, views=["projections.runs.views"])
 
 __all__ = [
-    "OpenLimit",
-    "TERMINAL",
     "Answer",
+    "Artifacts",
+    "Blocks",
     "Change",
     "ClientEvents",
+    "Deployments",
     "FlowRun",
     "FlowRunPolicy",
     "FlowRuns",
+    "Keys",
     "OpenFlowRun",
+    "OpenLimit",
+    "OpenRecord",
     "OpenRunEvents",
     "OpenTaskRun",
+    "Record",
+    "Records",
     "Rule",
     "RunInput",
+    "RunLogs",
     "State",
     "StateType",
+    "TERMINAL",
     "TaskRun",
     "TaskRunPolicy",
     "TaskRuns",
     "Transform",
     "Verdict",
+    "WorkPools",
     "flow_run_shown",
     "orchestrate",
     "task_run_shown",

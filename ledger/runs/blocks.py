@@ -200,16 +200,11 @@ class Blocks:
     def _changes(self, opened: OpenRecord, given: Mapping[str, Any], key: Key) -> dict[str, Any]:
         """The fields that change. A value that stays the same keeps its encrypted text."""
         before, document = opened.state.fields, opened.shown()
-        changes: dict[str, Any] = {}
-        schema = self.records.get("block_schema", before["block_schema_id"])
-        if given.get("block_schema_id") is not None:
-            proposed = self.records.get("block_schema", checked_uuid(given["block_schema_id"]))
-            if proposed["block_type_id"] != before["block_type_id"]:
-                raise BadRecord("block_document", ["block_schema_id: is a schema of another type"])
-            changes["block_schema_id"] = proposed.id
+        changes = self._moved(before, given)
         if given.get("data") is None:
             return changes
         current = self.decrypted(document)
+        schema = self.records.get("block_schema", before["block_schema_id"])
         data, references = _separated(
             put_back(_object(given["data"]), current, secret_paths(schema["fields"]))
         )
@@ -225,6 +220,15 @@ class Blocks:
             for name, value in data.items()
         }
         return {**changes, "references": references}
+
+    def _moved(self, before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The schema that is proposed, if one is. Raises BadRecord for one of another type."""
+        if given.get("block_schema_id") is None:
+            return {}
+        proposed = self.records.get("block_schema", checked_uuid(given["block_schema_id"]))
+        if proposed["block_type_id"] != before["block_type_id"]:
+            raise BadRecord("block_document", ["block_schema_id: is a schema of another type"])
+        return {"block_schema_id": proposed.id}
 
     def _check_references(self, id: str, references: Mapping[str, str]) -> None:
         """Raise RecordNotFound for a document that is not there, BadRecord for a circle."""

@@ -12,12 +12,13 @@ scheduler makes them anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 from ..domain.stream import Stream
-from ..errors import BadParameters, BadRecord
+from ..errors import BadParameters, BadRecord, RecordExists
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
 from . import deployment_schedules as schedules_of
@@ -140,6 +141,15 @@ class Deployments:
 
         retry_conflicts(attempt)
 
+    def delete_flow(self, flow_id: str) -> None:
+        """Delete a flow and its deployments. Its runs stay, those that have not begun excepted.
+
+        Raises RecordNotFound.
+        """
+        for deployment in self.records.below("deployment", self.records.get("flow", flow_id).id):
+            self.delete(deployment.id)
+        self.records.delete("flow", flow_id)
+
     # Schedules
 
     def add_schedules(self, id: str, given: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -192,12 +202,15 @@ class Deployments:
         self._check_variables(deployment["work_pool_name"], fields.get("job_variables"))
         given["tags"] = list(dict.fromkeys([*given["tags"], *tags]))
         if work_queue_name is not None:
-            if deployment["work_pool_name"] is None:
-                raise BadParameters("work_queue_name", ["the deployment has no work pool: leave it out"])
-            queue = self.pools.queue_of(deployment["work_pool_name"], work_queue_name)
-            given |= {"work_queue_id": queue.id, "work_queue_name": queue["name"]}
+            given |= self._queue(deployment, work_queue_name)
         given |= {key: value for key, value in fields.items() if value is not None}
         return self.flow_runs.create(given.pop("flow_id"), state=state or scheduled(), **given)
+
+    def _queue(self, deployment: Record, name: str) -> dict[str, Any]:
+        if deployment["work_pool_name"] is None:
+            raise BadParameters("work_queue_name", ["the deployment has no work pool: leave it out"])
+        queue = self.pools.queue_of(deployment["work_pool_name"], name)
+        return {"work_queue_id": queue.id, "work_queue_name": queue["name"]}
 
     def run_fields(
         self,
@@ -332,7 +345,9 @@ class Deployments:
         return found
 
     def _agent_pool(self) -> str:
-        self.records.names.holder("work_pool", AGENT_POOL) or self.pools.create({"name": AGENT_POOL})
+        if self.records.names.holder("work_pool", AGENT_POOL) is None:
+            with suppress(RecordExists):  # another process was first
+                self.pools.create({"name": AGENT_POOL})
         return AGENT_POOL
 
     def _check_variables(self, pool_name: str | None, variables: Mapping[str, Any] | None) -> None:

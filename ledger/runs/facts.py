@@ -42,8 +42,8 @@ class StateSet(RunFact):
 class ProposalRefused(RunFact):
     """A proposed state was refused, and the run stays in the state in which it is.
 
-    verdict: REJECT, WAIT or ABORT (spec S3-26). rule: that refused it; `error` where a rule failed. A WAIT
-    that repeats another one of the same state is not recorded again: clients that wait ask again and again.
+    verdict: REJECT, WAIT or ABORT (spec S3-26). rule: that refused it, or failed. A WAIT that repeats
+    another one of the same state is not recorded again: clients that wait ask again and again.
     """
 
     proposed: Json

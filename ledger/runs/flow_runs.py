@@ -12,12 +12,15 @@ writer came first, it is decided again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..domain.frozen import FrozenDict, changed
+from ..domain.stream import Stream
 from ..errors import BadInput, RecordNotFound, RunNotFound, StreamConflict
+from ..log.append import Append
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
+from .deletion import delete_task_runs
 from .deployment_slots import appends_to_give_back
 from .flow_rules import FLOW_POLICY, MARK_LATE_POLICY, MINIMAL_FLOW_POLICY, RESUME_POLICY
 from .flow_run import FlowRun, FlowRunProposalRefused, FlowRunStateSet, OpenFlowRun, RunInput
@@ -28,6 +31,9 @@ from .records import open_class
 from .run_rules import LEASE
 from .slugs import new_name
 from .states import State, late, resuming, running
+
+ATTEMPTS: Final = 30
+"""How often a proposal is decided anew: many runs may move a slot of the same limit at the same time."""
 
 
 class FlowRuns:
@@ -78,20 +84,48 @@ class FlowRuns:
                 return self.get(found.state.id), False
         return self._create(id, given, state, held), True
 
+    def create_missing(
+        self, wanted: Sequence[Mapping[str, Any]], checks: Sequence[Append] = ()
+    ) -> list[FlowRun]:
+        """Create those of these runs whose keys have no run yet, all or none; returns these.
+
+        wanted: of each, what `create` takes, with idempotency_key and state. checks: expectations of other
+        streams that must hold. Raises StreamConflict where another writer came first, BadInput.
+        """
+        keys = [_key_of(one["flow_id"], one["idempotency_key"]) for one in wanted]
+        names = {name.name: name for name in self.ledger.load_each(keys)} if keys else {}
+        made = []
+        for key, one in zip(keys, wanted, strict=True):
+            if names[key.name].holder is None:
+                given = {**one, "name": one.get("name") or new_name()}
+                made.append(self._made(new_id(), given, given.pop("state"), [names[key.name]]))
+        also = [stream for opened, change in made for stream in (opened, *(change.appends if change else ()))]
+        streams = [one for one in also if isinstance(one, Stream)]
+        appends = [one for one in also if isinstance(one, Append)]
+        self.ledger.commit(*streams, *names.values(), checks=[*appends, *checks])
+        return [_read(opened) for opened, _ in made]
+
     def _create(
         self, id: str, given: dict[str, Any], state: State | None, names: Sequence[OpenName]
     ) -> FlowRun:
+        opened, change = self._made(id, given, state, names)
+        committed(self.ledger, opened, change, *names)
+        return _read(opened)
+
+    def _made(
+        self, id: str, given: Mapping[str, Any], state: State | None, names: Sequence[OpenName]
+    ) -> tuple[OpenFlowRun, Change[FlowRun] | None]:
+        """A new run in its state, with its names taken; nothing is appended yet."""
         opened = OpenFlowRun(id)
         opened.create(**given)
         for name in names:
             name.take(id)
-        change = None
-        if state is not None:
-            change = Change(self.ledger, opened.state, state, forced=True)
-            orchestrate(change, MINIMAL_FLOW_POLICY)
-            recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused)
-        committed(self.ledger, opened, change, *names)
-        return _read(opened)
+        if state is None:
+            return opened, None
+        change = Change(self.ledger, opened.state, state, forced=True)
+        orchestrate(change, MINIMAL_FLOW_POLICY)
+        recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused)
+        return opened, change
 
     def get(self, id: str) -> FlowRun:
         """The run as it is now. Raises RunNotFound."""
@@ -162,16 +196,19 @@ class FlowRuns:
             if expected is not None and opened.version != expected:
                 raise StreamConflict(opened.name, f"version {expected}", opened.version)
             change = Change(self.ledger, opened.state, proposal(opened.state), forced=forced, given=given)
-            orchestrate(change, policy)
-            before = _read(opened)
-            if recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused):
-                try:
-                    committed(self.ledger, opened, change)
-                except BadInput as error:
-                    return unstorable(before, error)
-            return answered(change, _read(opened))
+            return self._decide(opened, change, policy)
 
-        return attempt() if expected is not None else retry_conflicts(attempt)
+        return attempt() if expected is not None else retry_conflicts(attempt, attempts=ATTEMPTS)
+
+    def _decide(self, opened: OpenFlowRun, change: Change[FlowRun], policy: Policy) -> Answer[FlowRun]:
+        before = _read(opened)
+        orchestrate(change, policy)
+        if recorded(opened, change, FlowRunStateSet, FlowRunProposalRefused):
+            try:
+                committed(self.ledger, opened, change)
+            except BadInput as error:
+                return unstorable(before, error)
+        return answered(change, _read(opened))
 
     # Fields and inputs
 
@@ -187,7 +224,10 @@ class FlowRuns:
         return self._changed(id, changes)
 
     def delete(self, id: str) -> None:
-        """Delete it; its history stays. Its key and its slot are free again. Raises RunNotFound."""
+        """Delete it with its task runs; their histories stay. Its key and its slot are free again.
+
+        Raises RunNotFound.
+        """
 
         def attempt() -> None:
             opened = self._open(id)
@@ -203,6 +243,8 @@ class FlowRuns:
             slots = [] if lease is None else appends_to_give_back(self.ledger, lease)
             self.ledger.commit(opened, *names, checks=slots)
 
+        self._open(id)
+        delete_task_runs(self.ledger, checked_uuid(id))
         retry_conflicts(attempt)
 
     def set_input(self, id: str, key: str, value: str, sender: str | None = None) -> None:

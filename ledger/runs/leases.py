@@ -25,7 +25,8 @@ class LeaseKind(StrEnum):
     SLOTS: slots of concurrency limits, by the lease's id. LOST_SLOTS: those that ran out; they may be taken
     again. FLOW_RUN: a running flow run that sends heartbeats, by its id. WORKER: a worker, by the id of its
     record. WORK_QUEUE, DEPLOYMENT: what somebody polls, by the id of the record. LISTENING: that servers are
-    there to which clients can send events.
+    there to which clients can send events. TASK_RUN: a background task run that a client was given, by its id
+    and that of its state.
     """
 
     SLOTS = "slots"
@@ -35,6 +36,7 @@ class LeaseKind(StrEnum):
     WORK_QUEUE = "work_queue"
     DEPLOYMENT = "deployment"
     LISTENING = "listening"
+    TASK_RUN = "task_run"
 
 
 class RunLease(NamedTuple):
@@ -61,6 +63,11 @@ class RunLeases:
     def renew_held(self, kind: LeaseKind, key: str, seconds: float) -> bool:
         """Renew a lease that is there, also one that ran out and that nobody took out; False if none is."""
         return bool(self.ledger.query(SQL.renew, kind=kind.value, key=key, seconds=seconds))
+
+    def take(self, kind: LeaseKind, key: str, seconds: float, data: Mapping[str, Any]) -> bool:
+        """Take a lease that nobody has, or that ran out; False if somebody has it."""
+        text = canonical_json.body(dict(data))
+        return bool(self.ledger.query(SQL.take, kind=kind.value, key=key, seconds=seconds, data=text))
 
     def mark(self, kind: LeaseKind, key: str, seconds: float) -> None:
         """Renew a mark for so many seconds; it is there since it was first put without a gap."""

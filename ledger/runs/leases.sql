@@ -29,6 +29,16 @@ ON CONFLICT (kind, key) DO UPDATE
                                    ELSE l.seconds END AS seconds) s)
 RETURNING true;
 
+-- name: take
+-- Take a lease that is not there or ran out; a row if it was taken. Of several at once, one takes it.
+INSERT INTO {schema}.run_leases AS l (taken_at, until, seconds, kind, key, data)
+VALUES (clock_timestamp(), clock_timestamp() + %(seconds)s * interval '1 second', %(seconds)s, %(kind)s, %(key)s,
+        %(data)s::jsonb)
+ON CONFLICT (kind, key) DO UPDATE
+   SET taken_at = excluded.taken_at, until = excluded.until, seconds = excluded.seconds, data = excluded.data
+ WHERE l.until < clock_timestamp()
+RETURNING true;
+
 -- name: mark
 -- Renew the mark that something is there; taken_at: since when without a gap.
 INSERT INTO {schema}.run_leases AS l (taken_at, until, seconds, kind, key, data)

@@ -293,46 +293,39 @@ def recorded(
     state_set: type[StateSet],
     refused: type[ProposalRefused],
 ) -> bool:
-    """Record on the open run what became of the proposal; returns whether there is anything to append.
-
-    A proposal that was refused is recorded, with the rule. Two kinds are not: the repeat of a transition that
-    was made or refused before, and a WAIT by a rule that let the same state wait before.
-    """
-    asked = change.intended
-    transition = asked.detail("transition_id")
+    """Record on the open run what became of the proposal; returns whether there is anything to append."""
+    asked, state = change.intended, change.proposed
     common: dict[str, Any] = {
         "rule": change.rule,
         "reason": change.reason,
         "initial": None if change.initial is None else named(change.initial),
-        "transition_id": transition,
+        "transition_id": asked.detail("transition_id"),
         "forced": change.forced,
     }
-    if change.proposed is not None:
-        state = change.proposed
+    if state is not None:
         proposed = named(asked) if change.status is Verdict.REJECT else None
-        opened.record(
-            state_set(
-                status=state.type.lower(),
-                state=state.recorded(),
-                changes=change.changes,
-                proposed=proposed,
-                **common,
-            )
-        )
-        for fact in change.facts:
-            opened.record(fact)
-        return True
-    run = change.run
+        common |= {"status": state.type.lower(), "state": state.recorded(), "proposed": proposed}
+        facts: list[Event] = [state_set(**common, changes=change.changes), *change.facts]
+    elif _is_repeated(change):
+        facts = []
+    else:
+        common |= {"verdict": change.status, "delay_seconds": change.delay_seconds}
+        facts = [refused(proposed=asked.recorded(), **common)]
+    for fact in facts:
+        opened.record(fact)
+    return bool(facts)
+
+
+def _is_repeated(change: Change[Any]) -> bool:
+    """Whether a refusal says nothing new, and is not recorded.
+
+    It is the repeat of a transition that was made or refused before, or a WAIT by a rule that has let the
+    present state wait before: clients that wait ask again and again.
+    """
+    run, transition = change.run, change.intended.detail("transition_id")
     if transition is not None and transition in (*run.transitions, *run.refused_transitions):
-        return False
-    if change.status is Verdict.WAIT and change.rule in run.waits:
-        return False
-    opened.record(
-        refused(
-            proposed=asked.recorded(), verdict=change.status, delay_seconds=change.delay_seconds, **common
-        )
-    )
-    return True
+        return True
+    return change.status is Verdict.WAIT and change.rule in run.waits
 
 
 def committed(

@@ -2,8 +2,8 @@
 Secret values of a block: which they are by its schema, hidden and put back.
 
 The schema lists them in `secret_fields`, as paths: `token`, `login.password`, and `settings.*` for all that
-is in `settings`. A path leads through lists too. Prefect's server overlooks secrets in lists, and dicts at
-the end of a path.
+is in `settings`. A path leads through lists too; of a dict at its end all values are secret. Prefect's server
+overlooks secrets in lists, and such dicts.
 """
 
 from __future__ import annotations
@@ -42,12 +42,10 @@ def put_back(
 
 
 def _hide(value: Any, path: Sequence[str]) -> Any:
-    if not path:
-        return None if value is None else HIDDEN
+    if not path or path[0] == "*":
+        return None if value is None else _all_hidden(value)
     if isinstance(value, list | tuple):
         return [_hide(item, path) for item in value]
-    if path[0] == "*":
-        return _all_hidden(value)
     if isinstance(value, Mapping) and path[0] in value:
         return {**value, path[0]: _hide(value[path[0]], path[1:])}
     return value

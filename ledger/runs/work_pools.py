@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from ..errors import RecordNotFound, RecordProtected
+from ..errors import RecordExists, RecordNotFound, RecordProtected
 from ..log.append import Append, Exact, append_of
 from ..log.ledger import Ledger
 from ..log.retry import retry_conflicts
@@ -110,7 +110,8 @@ class WorkPools:
     def create_queue(self, pool_name: str, fields: Mapping[str, Any]) -> Record:
         """Create a queue. Without a priority it gets the first that is free; a taken one moves the others.
 
-        Raises BadRecord, RecordExists, RecordNotFound.
+        Two that are created at the same moment may get one priority; then their names order them. Raises
+        BadRecord, RecordExists, RecordNotFound.
         """
         pool = self.get(pool_name)
 
@@ -137,7 +138,11 @@ class WorkPools:
         try:
             return self.records.named("work_queue", pool.id, name)
         except RecordNotFound:
+            pass
+        try:
             return self.create_queue(pool_name, {"name": name})
+        except RecordExists as taken:  # another process was first
+            return self.records.get("work_queue", taken.id)
 
     def change_queue(self, id: str, fields: Mapping[str, Any]) -> Record:
         """Change a queue; a taken priority moves the others, pausing it changes its status.

@@ -16,11 +16,11 @@ Results = dict[str, Callable[[], Played]]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Everything in this folder needs `--prefect`, which dev.py gives when it has made the environments."""
+    """What uses a client needs `--prefect`, which dev.py gives when it has made the environments."""
     if config.getoption("--prefect"):
         return
     for item in items:
-        if "tests/prefect/" in item.path.as_posix():
+        if "version" in getattr(item, "fixturenames", ()) and "tests/prefect/" in item.path.as_posix():
             item.add_marker(pytest.mark.skip(reason="`python3 dev.py test --prefect` runs it"))
 
 

@@ -1,4 +1,7 @@
-"""The differences from Prefect's own server that are meant, each with its reason: the only list of them."""
+"""The differences from Prefect's own server that are meant, each with its reason: the only list of them.
+
+`python -m tests.prefect.differences > docs/reference/prefect-differences.md` writes the page.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,86 @@ MISSING = "(missing)"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where read models may differ (a pattern of places), and why they are meant to."""
+    """What is different, why it is meant, and the places of the read models where the scenarios show it.
 
-    where: str
-    about: str
+    where: a pattern of places as `flat` names them; None where no scenario shows it.
+    """
+
+    what: str
+    theirs: str
+    ours: str
     reason: str
+    where: str | None = None
 
     def covers(self, place: str) -> bool:
-        return re.search(self.where, place) is not None
+        """Whether a read model may differ at this place."""
+        return self.where is not None and re.search(self.where, place) is not None
 
 
-MEANT: tuple[Difference, ...] = ()
+MEANT: tuple[Difference, ...] = (
+    Difference(
+        "`state_details.deployment_concurrency_lease_id`",
+        "also the state of a run that has ended names its lease",
+        "a state names the lease only while the run holds the slot",
+        "what a state names can be relied on: a slot is held exactly where a state says so",
+        r"\.state_details\.deployment_concurrency_lease_id$",
+    ),
+    Difference(
+        "secrets inside lists, and secrets that are objects",
+        "shown in clear",
+        "hidden, unless a request asks for secrets",
+        "what a schema marks as secret is secret in every form",
+        r"^blocks\[\d+\]\.data\.value\b",
+    ),
+    Difference(
+        "the global limit that deployments share",
+        "deleted with the first of the deployments",
+        "only the limit that a deployment made for itself is deleted with it",
+        "the other deployments still count on it",
+    ),
+    Difference(
+        "a repeated proposal of a state",
+        "recognised only if the proposal before it is the same",
+        "recognised among the last 50 of the run",
+        "a client that repeats a request must not use up a retry (W3-03)",
+    ),
+    Difference(
+        "waiting until a scheduled time",
+        "rounded to the nearest second, so up to half a second early",
+        "rounded up",
+        "a run never begins before its time (W3-09)",
+    ),
+    Difference(
+        "a paused run whose time is over",
+        "can only become FAILED",
+        "can be cancelled, too; only going on is refused",
+        "a user may always end a run (W3-09)",
+    ),
+    Difference(
+        "a lease of a slot that was lost while the work went on",
+        "cancels the run",
+        "is taken again where a slot is free",
+        "the work is healthy (W3-07)",
+    ),
+    Difference(
+        "the events of runs",
+        "sent beside the transaction: they can be lost, or announce what was undone",
+        "derived from the log when they are read",
+        "they are exactly what happened (W3-08)",
+    ),
+    Difference(
+        "`/events/in`",
+        "the close is answered before the events are recorded",
+        "a ping and the close are answered after the commit",
+        "what was acknowledged is there after a crash",
+    ),
+    Difference(
+        "lists right after a write",
+        "may show task runs some seconds late",
+        "wait for the view, for one second at most",
+        "who writes reads what was written",
+    ),
+)
 
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
@@ -34,3 +106,39 @@ def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]
         if theirs.get(place, MISSING) != ours.get(place, MISSING)
         and not any(meant.covers(place) for meant in MEANT)
     ]
+
+
+HEAD = """\
+# Differences from Prefect's own server
+
+Made by `python -m tests.prefect.differences` from the list that the comparison of both servers allows; change
+it there.
+
+The scenarios of `tests/prefect` run with unmodified clients of Prefect on both servers, and the final read
+models are compared field by field. Ids, times, durations and random names are compared by what they mean.
+Where the second table has no place, no scenario shows the difference; tests of its own prove it.
+
+| what | Prefect's own server | here | why |
+|---|---|---|---|
+"""
+
+PLACES = """
+
+The places of the read models where the comparison allows a difference:
+
+| what | places |
+|---|---|
+"""
+
+
+def page() -> str:
+    """The page of the differences."""
+    rows = [f"| {one.what} | {one.theirs} | {one.ours} | {one.reason} |" for one in MEANT]
+    places = [
+        f"| {one.what} | `{one.where}` |".replace("\\b", "").replace("\\", "") for one in MEANT if one.where
+    ]
+    return HEAD + "\n".join(rows) + PLACES + "\n".join(places) + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -88,7 +88,8 @@ def ours(dsn: str, folder: Path, *options: str) -> Iterator[Server]:
     """`pledger serve --prefect` on a ledger."""
     command = [sys.executable, "-m", "gateway.cli.entry", "--dsn", dsn, "serve", "--prefect", "--port", "0"]
     folder.mkdir(parents=True, exist_ok=True)
-    environment = dict(os.environ) | {"PYTHONPATH": str(ROOT)}
+    keys = {"LEDGER_BLOCK_KEYS_FILE": str(folder / "block-keys")}
+    environment = dict(os.environ) | {"PYTHONPATH": str(ROOT)} | keys
     with (folder / "server.log").open("ab") as log:
         server = subprocess.Popen(
             [*command, "--without-token", "operator", "--json", *options], cwd=ROOT, env=environment,

@@ -23,6 +23,7 @@ from ledger import (
 )
 from ledger.runs.block_schemas import checksum
 from ledger.runs.blocks import KEY_SETTING, Blocks
+from ledger.runs.default_storage import DefaultStorage
 from ledger.runs.keys import Key, Keys, default_file
 from ledger.runs.records import Record
 from ledger.runs.secret_fields import HIDDEN, hidden, put_back, secret_paths
@@ -230,7 +231,7 @@ def test_a_deleted_type_takes_its_schemas_and_documents_with_it(blocks: Blocks) 
     [
         (["a.b"], {"a": {"b": 1, "c": 2}}, {"a": {"b": HIDDEN, "c": 2}}),
         (["a.b"], {"a": [{"b": 1}, {"b": None}]}, {"a": [{"b": HIDDEN}, {"b": None}]}),
-        (["a"], {"a": {"deep": [1]}}, {"a": HIDDEN}),
+        (["a"], {"a": {"deep": [1]}}, {"a": {"deep": [HIDDEN]}}),
         (["a.*"], {"a": {"x": {"y": 1}}, "b": 1}, {"a": {"x": {"y": HIDDEN}}, "b": 1}),
         (["a.*"], {"a": "text"}, {"a": HIDDEN}),
         (["a.b.c"], {"a": "text"}, {"a": "text"}),
@@ -335,6 +336,34 @@ def _with_newest_only(blocks: Blocks, folder: Path) -> Blocks:
     return Blocks(blocks.ledger, Keys(lambda: _texts(folder / "keys")[:1]))
 
 
+def test_a_rotation_that_broke_off_is_finished_by_the_next(
+    log: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between two documents: everything stays readable, and the next rotation leaves no old key."""
+    blocks = Blocks(log, Keys.in_file(tmp_path / "keys"))
+    schema = new_schema(blocks)
+    made = [blocks.create(document(schema, name, password=name)) for name in ("a", "b")]
+    commit, left = log.commit, iter([None, None])
+
+    def breaking(*streams: Any, **more: Any) -> Any:
+        if streams[0].name.startswith("block_document") and next(left, "over") == "over":
+            raise KeyboardInterrupt
+        return commit(*streams, **more)
+
+    next(left)
+    monkeypatch.setattr(log, "commit", breaking)
+    with pytest.raises(KeyboardInterrupt):
+        blocks.rotate()
+    monkeypatch.undo()
+    used = {blocks.records.get("block_document", one["id"])["data"]["password"]["key"] for one in made}
+    assert len(used) == 2
+    for one in made:
+        assert blocks.get(one["id"], include_secrets=True)["data"]["password"] == one["name"]
+    assert blocks.rotate() == 2
+    only = _with_newest_only(blocks, tmp_path)
+    assert [only.get(one["id"], include_secrets=True)["data"]["password"] for one in made] == ["a", "b"]
+
+
 def test_a_write_during_a_rotation_takes_the_new_key(log: Ledger, tmp_path: Path) -> None:
     """The key changes between the moment at which a writer encrypted and its append."""
     blocks, keys = Blocks(log, Keys.in_file(tmp_path / "keys")), Keys.in_file(tmp_path / "keys")
@@ -410,3 +439,23 @@ def test_writers_that_begin_together_agree_on_the_first_key(log: Ledger, tmp_pat
     documents = Blocks(log).records.below("block_document", schema["block_type_id"])
     assert len(documents) + len(refused) == 3
     assert {one["data"]["password"]["key"] for one in documents} == {current}
+
+
+def test_the_default_storage_of_results_is_a_block_that_can_store(blocks: Blocks, schema: Record) -> None:
+    storage = DefaultStorage(blocks.ledger)
+    plain = blocks.create(document(schema))
+    with pytest.raises(BadRecord, match="write-path"):
+        storage.set(plain["id"])
+    able, _ = blocks.schemas.create(
+        {"fields": {"n": 1}, "block_type_id": schema["block_type_id"], "capabilities": ["write-path"]}
+    )
+    made = [blocks.create(document(able, name)) for name in ("one", "two")]
+    for one in made:
+        storage.set(one["id"])
+        assert storage.get() == one["id"]
+    blocks.delete(made[1]["id"])
+    assert storage.get() is None
+    storage.clear()
+    storage.clear()
+    with pytest.raises(RecordNotFound):
+        storage.set(schema.id)

@@ -201,6 +201,14 @@ def test_a_deleted_deployment_takes_all_runs_with_it_that_have_not_begun(
         deployments.records.get("concurrency_limit", made["concurrency_limit_id"])
 
 
+def test_a_deleted_flow_takes_its_deployments_with_it(deployments: Deployments, flow: Record) -> None:
+    made = make(deployments, flow)
+    deployments.delete_flow(flow.id)
+    for kind, id in (("deployment", made.id), ("flow", flow.id)):
+        with pytest.raises(RecordNotFound):
+            deployments.records.get(kind, id)
+
+
 # Parameters
 
 

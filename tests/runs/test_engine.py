@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ledger
@@ -253,6 +253,7 @@ def test_what_a_fizzled_rule_wanted_appended_can_be_withdrawn(shared: ledger.Led
     assert len(run_through(shared, Wants, WantsToo, ToFailed).appends) == 1
 
 
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.sampled_from([First, Second, OnlyFailed, ToFailed, ToNothing, Waits, Aborts, Renames, Breaks])

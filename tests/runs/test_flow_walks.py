@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.runs import Change, FlowRun, OpenFlowRun, State, StateType, Verdict, orchestrate, states
@@ -86,6 +86,7 @@ def _broken(run: FlowRun, change: Change[FlowRun]) -> str | None:
     return next((name for name, broken in rules.items() if broken), None)
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     retries=st.none() | st.integers(0, 2),
     pid=st.none() | st.just("7"),

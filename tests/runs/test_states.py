@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger import BadInput
@@ -142,6 +142,7 @@ _DETAILS = st.fixed_dictionaries(
 )
 
 
+@settings(max_examples=30, deadline=None)
 @given(kind=st.sampled_from(StateType), details=_DETAILS, message=st.none() | st.text())
 def test_a_state_is_read_back_as_it_was_recorded(
     kind: StateType, details: dict[str, Any], message: str | None

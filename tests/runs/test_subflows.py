@@ -38,6 +38,7 @@ class Family:
         assert task.detail("child_flow_run_id") == self._child
         assert (task.detail("task_run_id"), task.detail("flow_run_id")) == (self._task, self.task.flow_run_id)
         assert child.detail("task_run_id") == self._task
+        assert task.detail("transition_id") == child.detail("transition_id")
         return (task.type, task.name, task.message, task.data) == (
             child.type,
             child.name,
@@ -53,7 +54,8 @@ def family(shared: ledger.Ledger) -> Family:
 
 def test_the_task_run_follows_the_subflow(family: Family) -> None:
     assert family.agree()
-    for state in (states.running(), states.failed(message="no"), states.running(), states.completed()):
+    proposed = states.running(state_details={"transition_id": new_id()})
+    for state in (proposed, states.failed(message="no"), states.running(), states.completed()):
         answer = family.flows.set_state(family.child.id, state)
         assert answer.status is Verdict.ACCEPT
         assert family.agree()
@@ -92,3 +94,14 @@ def test_a_subflow_without_its_task_run_moves_alone(shared: ledger.Ledger) -> No
     runs = FlowRuns(shared)
     run, _ = runs.create(new_id(), parent_task_run_id=new_id(), state=states.pending())
     assert runs.set_state(run.id, states.running()).status is Verdict.ACCEPT
+
+
+def test_a_deleted_flow_run_takes_its_task_runs_with_it(family: Family) -> None:
+    parent, task = family.task.flow_run_id, family.task.id
+    assert parent is not None
+    family.flows.delete(parent)
+    with pytest.raises(ledger.RunNotFound):
+        family.tasks.get(task)
+    assert family.flows.set_state(family.child.id, states.running()).status is Verdict.ACCEPT
+    again, is_new = family.tasks.create("child-flow", "0", flow_run_id=parent)
+    assert (again.id != task, is_new) == (True, True)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ledger
@@ -45,6 +45,7 @@ _TIMES = st.datetimes(datetime(1990, 1, 1), datetime(2090, 1, 1), timezones=st.j
 _MOVES = st.lists(st.tuples(st.sampled_from(StateType), _TIMES), max_size=12)
 
 
+@settings(max_examples=30, deadline=None)
 @given(_MOVES)
 def test_w3_02_no_clock_makes_a_run_time_negative(moves: list[tuple[StateType, datetime]]) -> None:
     run = flow_run(*(claimed(kind, at) for kind, at in moves)).state
@@ -107,6 +108,7 @@ def test_w3_09_no_run_starts_early(shared: ledger.Ledger) -> None:
         assert change.delay_seconds >= 1
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.floats(0.05, 1e6))
 def test_w3_09_who_waits_as_told_is_not_early(early: float) -> None:
     at = in_seconds(early)
@@ -140,6 +142,7 @@ def test_w3_11_a_change_of_an_end_is_recorded_with_who_and_why(runs: FlowRuns) -
 # Laws of the fields that follow from the states
 
 
+@settings(max_examples=30, deadline=None)
 @given(_MOVES)
 def test_law_run_count_counts_entries(moves: list[tuple[StateType, datetime]]) -> None:
     kinds = [None, *(kind for kind, _ in moves)]
@@ -149,6 +152,7 @@ def test_law_run_count_counts_entries(moves: list[tuple[StateType, datetime]]) -
     assert flow_run(*(claimed(kind, at) for kind, at in moves)).state.run_count == entries
 
 
+@settings(max_examples=30, deadline=None)
 @given(_MOVES, st.integers(0, 12))
 def test_law_a_stored_state_goes_on_as_the_fold_from_nothing(
     moves: list[tuple[StateType, datetime]], cut: int
@@ -164,6 +168,7 @@ def test_law_a_stored_state_goes_on_as_the_fold_from_nothing(
     assert changed(opened.state, **own) == whole.state
 
 
+@settings(max_examples=30, deadline=None)
 @given(_MOVES)
 def test_law_derived_fields_are_those_of_the_last_state(moves: list[tuple[StateType, datetime]]) -> None:
     run = flow_run(*(claimed(kind, at) for kind, at in moves)).state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import count
 from typing import Any
 
@@ -112,6 +113,21 @@ def test_a_queue_is_found_or_made_by_its_name(pools: WorkPools, pool: str) -> No
     made = pools.queue_of(pool, "fast")
     assert pools.queue_of(pool, "fast") == made
     assert pools.queue_of(pool, None)["name"] == "default"
+
+
+def test_a_queue_that_several_make_at_once_is_one(pools: WorkPools, pool: str) -> None:
+    start, found = threading.Barrier(3), list[str]()
+
+    def make() -> None:
+        start.wait()
+        found.append(pools.queue_of(pool, "fast").id)
+
+    threads = [threading.Thread(target=make) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(found), len({*found})) == (3, 1)
 
 
 def test_a_deleted_pool_takes_its_queues_and_workers_with_it(pools: WorkPools, pool: str) -> None:

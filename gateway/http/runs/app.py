@@ -18,6 +18,7 @@ from . import (
     admin,
     artifacts,
     automations,
+    blocks,
     deployments,
     events,
     flow_runs,
@@ -27,6 +28,7 @@ from . import (
     saved_searches,
     socket_routes,
     states,
+    task_runs,
     variables,
     work_pools,
     work_queues,
@@ -36,9 +38,10 @@ from .services import PrefectSettings, Services
 from .socket_routes import Sockets
 
 ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (
-    flow_runs.ROUTES, flows.ROUTES, admin.ROUTES, logs.ROUTES, limits.ROUTES, deployments.ROUTES,
-    work_pools.ROUTES, work_queues.ROUTES, variables.ROUTES, artifacts.ROUTES, automations.ROUTES,
-    events.ROUTES, states.ROUTES, saved_searches.ROUTES, socket_routes.ROUTES,
+    flow_runs.ROUTES, task_runs.ROUTES, flows.ROUTES, admin.ROUTES, logs.ROUTES, limits.ROUTES,
+    deployments.ROUTES, blocks.ROUTES, work_pools.ROUTES, work_queues.ROUTES, variables.ROUTES,
+    artifacts.ROUTES, automations.ROUTES, events.ROUTES, states.ROUTES, saved_searches.ROUTES,
+    socket_routes.ROUTES,
 )  # fmt: skip
 """The routes of each resource, those that are called most often first."""
 

@@ -83,4 +83,6 @@ def _page(call: Call, wanted: Any, limit: int, start: int | None) -> dict[str, A
         told = {"filter": wanted, "limit": limit, "start": page.next}
         token = urlsafe_b64encode(json.dumps(told).encode()).decode()
     address = None if token is None else f"{call.base}/events/filter/next?page-token={token}"
-    return {"events": page.events, "total": read.count(filter), "next_page": address}
+    is_whole = start is None and page.next is None
+    total = len(page.events) if is_whole else read.count(filter)
+    return {"events": page.events, "total": total, "next_page": address}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from consumers.runs import Listening, RunServices
 from ledger import Ledger
 from ledger.runs.artifacts import Artifacts
+from ledger.runs.blocks import Blocks
 from ledger.runs.deployments import Deployments
 from ledger.runs.flow_runs import FlowRuns
 from ledger.runs.limits import Limits
 from ledger.runs.records import Records
 from ledger.runs.run_logs import RunLogs
+from ledger.runs.task_runs import TaskRuns
 from ledger.runs.work_pools import WorkPools
 from projections import Projector
 from projections.engine.projector import views_named
@@ -47,23 +51,29 @@ class Services:
 
     def __init__(self, ledger: Ledger, settings: PrefectSettings) -> None:
         self.ledger, self.settings = ledger, settings
-        self.flow_runs, self.records = FlowRuns(ledger), Records(ledger)
+        self.flow_runs, self.task_runs, self.records = FlowRuns(ledger), TaskRuns(ledger), Records(ledger)
         self.deployments, self.work_pools = Deployments(ledger), WorkPools(ledger)
-        self.artifacts = Artifacts(ledger)
+        self.blocks, self.artifacts = Blocks(ledger), Artifacts(ledger)
         self.limits, self.logs = Limits(ledger), RunLogs(ledger)
         self.events = PrefectEvents(ledger)
         self.intake: Intake
         self._projector = Projector(ledger, views_named(VIEWS))
+        self._running = ExitStack()
 
     def __enter__(self) -> Self:
         """Begin to follow the views, and to run the services."""
-        self._projector.__enter__()
-        self._projector.wait_for(0, MADE)
+        with ExitStack() as starting:
+            starting.enter_context(self._projector)
+            starting.enter_context(Listening(self.ledger))
+            if self.settings.services:
+                starting.enter_context(RunServices(self.ledger))
+            self._projector.wait_for(0, MADE)
+            self._running = starting.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
         """Stop both."""
-        self._projector.__exit__(*error)
+        self._running.__exit__(*error)
 
     def settle(self) -> None:
         """Wait until the views contain all that is recorded by now, so that a client reads its own writes.

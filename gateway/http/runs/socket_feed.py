@@ -20,14 +20,16 @@ from ledger.log.tail import Wakeup
 
 LOG: Final = logging.getLogger("gateway.http")
 KEPT: Final = 1000
-"""Texts that wait for a client, at most."""
+"""Items that wait for a client, at most."""
 PAUSE: Final = 0.05
 """Seconds after which what another process wrote is seen at the latest."""
 F = TypeVar("F")
 F_contra = TypeVar("F_contra", contravariant=True)
+I = TypeVar("I")  # noqa: E741
+I_co = TypeVar("I_co", covariant=True)
 
 
-class Source(Protocol[F_contra]):
+class Source(Protocol[F_contra, I_co]):
     """A history that grows, read in order from its end on by one thread, for clients with filters."""
 
     @property
@@ -37,32 +39,32 @@ class Source(Protocol[F_contra]):
     def poll(self) -> Any:
         """What comes next, and `place` moves behind it; None at the end."""
 
-    def chosen(self, batch: Any, filters: Sequence[F_contra]) -> list[list[str]]:
-        """What each of these filters lets in, as texts for the client."""
+    def chosen(self, batch: Any, filters: Sequence[F_contra]) -> Sequence[Sequence[I_co]]:
+        """What each of these filters lets in, as it is told."""
 
 
-class Subscription(Generic[F]):
+class Subscription(Generic[F, I]):
     """What is new for one client. place: up to where it was told of."""
 
     def __init__(self, wanted: F) -> None:
         self.wanted, self.place = wanted, 0
-        self._texts: list[str] = []
+        self._items: list[I] = []
         self._lost = False
         self._news: asyncio.Future[None] | None = None
 
-    async def next(self) -> list[str] | None:
+    async def next(self) -> list[I] | None:
         """What is new, when there is something; None: the client did not keep up, it must subscribe again."""
-        while not self._texts and not self._lost:
+        while not self._items and not self._lost:
             self._news = asyncio.get_running_loop().create_future()
             await self._news
-        texts, self._texts = self._texts, []
-        return texts or None
+        items, self._items = self._items, []
+        return items or None
 
-    def tell(self, texts: Sequence[str], place: int) -> None:
-        """Take texts, unless too many wait already. To be called in the event loop."""
-        self._lost = self._lost or len(self._texts) + len(texts) > KEPT
+    def tell(self, items: Sequence[I], place: int) -> None:
+        """Take items, unless too many wait already. To be called in the event loop."""
+        self._lost = self._lost or len(self._items) + len(items) > KEPT
         if not self._lost:
-            self._texts += texts
+            self._items += items
             self.place = place
         self._wake()
 
@@ -77,20 +79,22 @@ class Subscription(Generic[F]):
             self._news.set_result(None)
 
 
-class Feed(Generic[F]):
+class Feed(Generic[F, I]):
     """Tells subscriptions what is new. To be made in the event loop; its thread runs while there are any."""
 
-    def __init__(self, source: Callable[[], Source[F]], wakeup: Wakeup, name: str) -> None:
+    def __init__(self, source: Callable[[], Source[F, I]], wakeup: Wakeup, name: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._open, self._wakeup, self._name = source, wakeup, name
         self._lock = threading.Lock()
-        self._told: set[Subscription[F]] = set()
-        self._source: Source[F] | None = None
+        self._told: set[Subscription[F, I]] = set()
+        self._source: Source[F, I] | None = None
         self._quiet = threading.Event()
 
-    def subscribe(self, wanted: F) -> Subscription[F]:
-        """Begin to tell a client; to be called in a thread, since it may read. Raises LedgerError."""
-        one = Subscription(wanted)
+    def subscribe(self, one: Subscription[F, I]) -> None:
+        """Begin to tell a client; to be called in a thread, since it may read. Raises LedgerError.
+
+        Whatever comes of it, `leave` must follow.
+        """
         with self._lock:
             if self._source is None:
                 self._source, self._quiet = self._open(), threading.Event()
@@ -98,9 +102,8 @@ class Feed(Generic[F]):
                 threading.Thread(target=self._run, args=given, name=self._name, daemon=True).start()
             one.place = self._source.place
             self._told.add(one)
-        return one
 
-    def leave(self, one: Subscription[F]) -> None:
+    def leave(self, one: Subscription[F, I]) -> None:
         """Tell a client no more; with the last one the thread ends."""
         with self._lock:
             self._told.discard(one)
@@ -108,7 +111,7 @@ class Feed(Generic[F]):
                 self._quiet.set()
                 self._source = None
 
-    def _run(self, source: Source[F], quiet: threading.Event) -> None:
+    def _run(self, source: Source[F, I], quiet: threading.Event) -> None:
         place = source.place
         while not quiet.is_set():
             seen = self._wakeup.seen()
@@ -128,9 +131,9 @@ class Feed(Generic[F]):
                 self._end(quiet, place)
             else:
                 place = source.place
-                for one, texts in zip(told, found, strict=True):
-                    if texts:
-                        self._call(one.tell, texts, place)
+                for one, items in zip(told, found, strict=True):
+                    if items:
+                        self._call(one.tell, items, place)
 
     def _end(self, quiet: threading.Event, place: int) -> None:
         """End the thread, which told everything up to a place; the clients subscribe again."""

@@ -12,7 +12,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ledger import LedgerError, ServerUnavailable
 
-from .socket_feed import Feed
+from .socket_feed import Feed, Subscription
 
 F = TypeVar("F")
 PATIENCE: Final = 30.0
@@ -38,7 +38,7 @@ class Sender(Generic[F]):
     def __init__(
         self,
         websocket: WebSocket,
-        feed: Feed[F],
+        feed: Feed[F, str],
         wanted: F,
         past: Callable[[int, int], Past],
         limiter: CapacityLimiter,
@@ -52,14 +52,7 @@ class Sender(Generic[F]):
     async def run(self, begin: Callable[[], int] | None) -> None:
         """Tell everything after a place, None: from now on; until the client is gone or takes nothing."""
         self._begin = begin
-        telling, gone = asyncio.ensure_future(self._tell_all()), asyncio.ensure_future(self._gone())
-        try:
-            await asyncio.wait({telling, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-            telling.cancel()
-            with suppress(asyncio.CancelledError, TimeoutError, WebSocketDisconnect):
-                await telling
+        await gone(self._websocket, asyncio.ensure_future(self._tell_all()))
 
     async def _tell_all(self) -> None:
         while True:
@@ -72,8 +65,9 @@ class Sender(Generic[F]):
 
     async def _tell(self) -> None:
         """Tell the history and what is new, until the client did not keep up."""
-        new = await self._in_thread(self._feed.subscribe, self._wanted)
+        new: Subscription[F, str] = Subscription(self._wanted)
         try:
+            await self._in_thread(self._feed.subscribe, new)
             begins = new.place
             if self._place is None:
                 self._place = begins if self._begin is None else await self._in_thread(self._begin)
@@ -95,6 +89,19 @@ class Sender(Generic[F]):
             for text in texts:
                 await self._websocket.send_text(text)
 
-    async def _gone(self) -> None:
-        while (await self._websocket.receive())["type"] != "websocket.disconnect":
-            pass
+
+async def gone(websocket: WebSocket, telling: asyncio.Future[None]) -> None:
+    """Wait until the client is gone, or `telling` has ended because it takes nothing; then end both."""
+    leaving = asyncio.ensure_future(_left(websocket))
+    try:
+        await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+        telling.cancel()
+        with suppress(asyncio.CancelledError, TimeoutError, WebSocketDisconnect):
+            await telling
+
+
+async def _left(websocket: WebSocket) -> None:
+    while (await websocket.receive())["type"] != "websocket.disconnect":
+        pass

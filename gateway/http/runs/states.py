@@ -60,6 +60,12 @@ def of_flow_run(call: Call) -> Any:
     return [one.shown() for one in call.services.flow_runs.states(_wanted(call, "flow_run_id"))]
 
 
+@ROUTES.get("/task_run_states/")
+def of_task_run(call: Call) -> Any:
+    """The states of a task run (the parameter task_run_id), the oldest first."""
+    return [one.shown() for one in call.services.task_runs.states(_wanted(call, "task_run_id"))]
+
+
 def _wanted(call: Call, name: str) -> str:
     if not (id := call.query.get(name)):
         raise Refusal(422, "InvalidRequest", f"the parameter {name} is missing")

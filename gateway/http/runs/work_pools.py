@@ -65,6 +65,7 @@ def poll(call: Call, name: str, body: Poll) -> Any:
         call.services.ledger, pool=pool.id, queues=ids, before=body.scheduled_before, limit=limit
     )
     pools.polled(queues)
+    call.services.deployments.polled({run.deployment_id for run in found if run.deployment_id})
     return [
         {"work_pool_id": pool.id, "work_queue_id": run.work_queue_id, "flow_run": flow_run_shown(run)}
         for run in found
