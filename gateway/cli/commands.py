@@ -99,7 +99,8 @@ PANELS: Final[dict[str, dict[str, str | Group]]] = {
             "Flow runs and task runs: look, cancel, import a Prefect database.",
             {
                 "list": "runs.show:list_", "show": "runs.show:show", "history": "runs.history:history",
-                "cancel": "runs.cancel:cancel", "rotate-keys": "runs.keys:rotate_keys",
+                "cancel": "runs.cancel:cancel", "import": "runs.imports:import_",
+                "rotate-keys": "runs.keys:rotate_keys", "services": "runs.services:services",
             },
         ),
     },

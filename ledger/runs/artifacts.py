@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID, uuid5
 
@@ -36,15 +37,20 @@ class Artifacts:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger, self.records = ledger, Records(ledger)
 
-    def create(self, fields: Mapping[str, Any], *, id: str | None = None) -> Record:
-        """Create an artifact; with a key, it is the latest of that key. Raises BadRecord, RecordExists."""
+    def create(
+        self, fields: Mapping[str, Any], *, id: str | None = None, since: datetime | None = None
+    ) -> Record:
+        """Create an artifact; with a key, it is the latest of that key. Raises BadRecord, RecordExists.
+
+        since: when another system created it, for one that is imported.
+        """
         artifact, *_ = self.records.prepared("artifact", fields, id=id)
         if artifact.state.fields["key"] is None:
-            return self.records.create("artifact", fields, id=artifact.id)
+            return self.records.create("artifact", fields, id=artifact.id, since=since)
 
         def attempt() -> Record:
             opened = self.records.open("artifact", artifact.id)
-            opened.create(fields)
+            opened.create(fields, since)
             self.ledger.commit(opened, *self._followed(opened))
             return opened.shown()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from ..errors import BadInput, shown
 from .json_values import checked_uuid, kept, time_text
-from .states import time_read
 
 Reader = Callable[[Any, str], Any]
 """Reads a value, given the name of its field. Raises BadInput."""
@@ -25,6 +25,20 @@ def read_fields(readers: Mapping[str, Reader], given: Mapping[str, Any], of: str
             raise BadInput(f"a {of} has no field {shown(name)} that can be set")
         read[name] = None if value is None else reader(value, name)
     return read
+
+
+def time_read(value: Any, what: str = "time") -> datetime:
+    """A time of a client's JSON: ISO 8601 with its offset, `T` or a space between date and time; in UTC.
+
+    Raises BadInput, also for a time without an offset (spec S3-02).
+    """
+    try:
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise BadInput(f"{what} {shown(value)} must be a time in ISO 8601 with its offset from UTC") from None
+    if found.utcoffset() is None:
+        raise BadInput(f"{what} {shown(value)} has no offset from UTC: write it with Z or +00:00")
+    return found if found.tzinfo is UTC else found.astimezone(UTC)
 
 
 def uuid(value: Any, name: str) -> str:
@@ -77,3 +91,10 @@ def texts(value: Any, name: str) -> list[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
         raise BadInput(f"{name} {shown(value)} must be a list of texts")
     return list(value)
+
+
+def texts_by_name(value: Any, name: str) -> Any:
+    """An object of texts."""
+    if not isinstance(value, Mapping) or not all(isinstance(item, str) for item in value.values()):
+        raise BadInput(f"{name} {shown(value)} must be an object of texts")
+    return kept(value)

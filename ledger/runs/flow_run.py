@@ -14,26 +14,32 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from pydantic import AwareDatetime
+
 from ..domain.event import Event
 from ..domain.frozen import FrozenDict, changed, frozen
 from ..domain.stream import Stream
 from ..errors import RecordExists, RecordNotFound
 from . import fields
 from .facts import Json, ProposalRefused, RunFact, StateSet
-from .json_values import checked_uuid, plain, time_text
+from .json_values import checked_uuid, plain
 from .policies import FlowRunPolicy
-from .run import MOVES, Run, RunStatus, entered, remembered
+from .run import MOVES, Run, RunStatus, entered, remembered, shown_time, states_shown
 from .states import State, StateType
 
 # Facts: what happened, and the status it leads to.
 
 
 class FlowRunCreated(RunFact, topic="flow_run.created"):
-    """It was created. fields: those of spec 4.2 that were given."""
+    """It was created. fields: those of spec 4.2 that were given.
+
+    since: when another system created it, for one that is imported.
+    """
 
     name: str
     flow_id: str
     fields: Json = {}
+    since: AwareDatetime | None = None
 
 
 class FlowRunStateSet(StateSet, topic="flow_run.state_set", to_field="status"): ...
@@ -108,8 +114,8 @@ def evolve(run: FlowRun, event: Event, at: datetime) -> FlowRun:
     """Apply a fact. It applies no rules: recorded facts are always accepted."""
     match event:
         case FlowRunCreated():
-            first = {"name": event.name, "flow_id": event.flow_id, "created": at, "updated": at}
-            return changed(run, **first, **_values(event.fields))
+            first = {"name": event.name, "flow_id": event.flow_id, "created": event.since or at}
+            return changed(run, updated=at, **first, **_values(event.fields))
         case FlowRunStateSet():
             return _moved(changed(remembered(run, event), updated=at, **_values(event.changes)), event, at)
         case FlowRunProposalRefused():
@@ -211,10 +217,10 @@ class OpenFlowRun(Stream[FlowRun, Event]):
         """Whether it was created, and not deleted since."""
         return self.state.created is not None and not self.state.is_deleted
 
-    def create(self, name: str, flow_id: str, **given: Any) -> None:
-        """Create it; `given` are fields of spec 4.2. Raises BadInput."""
+    def create(self, name: str, flow_id: str, *, since: datetime | None = None, **given: Any) -> None:
+        """Create it; `given` are fields of spec 4.2, since as in FlowRunCreated. Raises BadInput."""
         kept = {key: value for key, value in fields_read(given).items() if value is not None}
-        self.record(FlowRunCreated(name=name, flow_id=checked_uuid(flow_id), fields=kept))
+        self.record(FlowRunCreated(name=name, flow_id=checked_uuid(flow_id), fields=kept, since=since))
 
     def change(self, **given: Any) -> None:
         """Change some of its fields. Raises BadInput."""
@@ -241,8 +247,8 @@ def flow_run_shown(run: FlowRun, now: datetime | None = None) -> dict[str, Any]:
     """Its JSON form, as Prefect's clients read it. now: for the estimates; by default this moment."""
     return {
         "id": run.id,
-        "created": _time(run.created),
-        "updated": _time(run.updated),
+        "created": shown_time(run.created),
+        "updated": shown_time(run.updated),
         **{name: plain(getattr(run, name)) for name in _SHOWN},
         "empirical_policy": run.empirical_policy.shown(),
         "state_id": None if run.state is None else run.state.id,
@@ -252,24 +258,3 @@ def flow_run_shown(run: FlowRun, now: datetime | None = None) -> dict[str, Any]:
 
 _SHOWN: Final = ("flow_id", *(name for name in _GIVEN if name != "empirical_policy"))
 """The fields that are shown as they are."""
-
-
-def states_shown(run: Run, now: datetime) -> dict[str, Any]:
-    """The fields that follow from the states of any run, in JSON; times in seconds are numbers."""
-    return {
-        "state": None if run.state is None else plain(run.state.shown()),
-        "state_type": run.state_type,
-        "state_name": run.state_name,
-        "run_count": run.run_count,
-        "expected_start_time": _time(run.expected_start_time),
-        "next_scheduled_start_time": _time(run.next_scheduled_start_time),
-        "start_time": _time(run.start_time),
-        "end_time": _time(run.end_time),
-        "total_run_time": run.total_run_time.total_seconds(),
-        "estimated_run_time": run.estimated_run_time(now).total_seconds(),
-        "estimated_start_time_delta": run.estimated_start_time_delta(now).total_seconds(),
-    }
-
-
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else time_text(at)

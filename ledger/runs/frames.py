@@ -19,7 +19,7 @@ from ..errors import BadInput, shown
 from . import fields
 from .json_values import checked_uuid, kept, time_text
 from .run_event import RunEventReceived
-from .states import State, time_read
+from .states import State
 from .task_run import CLAIMS, Report
 
 MAX_NAME: Final = 1024
@@ -96,7 +96,7 @@ def read_frame(given: Any) -> Frame | StateReport:
         raise BadInput(f"payload {shown(payload)} must be an object")
     frame = Frame(
         checked_uuid(given.get("id")),
-        time_read(given.get("occurred"), "occurred"),
+        fields.time_read(given.get("occurred"), "occurred"),
         name,
         resource["prefect.resource.id"],
         resource,

@@ -17,6 +17,7 @@ from ..domain.frozen import FrozenDict, changed
 from ..domain.moves import Moves
 from ..domain.state import TREE
 from .facts import ProposalRefused, StateSet
+from .json_values import plain, time_text
 from .states import State, StateType
 
 R = TypeVar("R", bound="Run")
@@ -161,3 +162,25 @@ def remembered(run: R, fact: StateSet | ProposalRefused) -> R:
 
 def _micros(span: timedelta) -> int:
     return span // timedelta(microseconds=1)
+
+
+def states_shown(run: Run, now: datetime) -> dict[str, Any]:
+    """The fields that follow from the states of any run, in JSON; times in seconds are numbers."""
+    return {
+        "state": None if run.state is None else plain(run.state.shown()),
+        "state_type": run.state_type,
+        "state_name": run.state_name,
+        "run_count": run.run_count,
+        "expected_start_time": shown_time(run.expected_start_time),
+        "next_scheduled_start_time": shown_time(run.next_scheduled_start_time),
+        "start_time": shown_time(run.start_time),
+        "end_time": shown_time(run.end_time),
+        "total_run_time": run.total_run_time.total_seconds(),
+        "estimated_run_time": run.estimated_run_time(now).total_seconds(),
+        "estimated_start_time_delta": run.estimated_start_time_delta(now).total_seconds(),
+    }
+
+
+def shown_time(at: datetime | None) -> str | None:
+    """A time in JSON."""
+    return None if at is None else time_text(at)

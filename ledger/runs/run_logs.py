@@ -9,7 +9,7 @@ A filter has the form of Prefect's `POST /logs/filter`:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from ..errors import BadInput, BadRecord, shown
 from ..log.ledger import Ledger
 from ..log.sql import Statements
-from .json_values import time_text, utc
+from .json_values import checked_uuid, time_text, utc
 from .kinds import Id, Time, wrong_fields
 
 SQL = Statements(__package__, "run_logs")
@@ -98,23 +98,18 @@ class RunLogs:
         Each has name, level, message, timestamp (aware), and flow_run_id or task_run_id or neither. NUL is
         left out, because PostgreSQL cannot hold it.
         """
-        try:
-            read = _LOGS.validate_python(list(logs))
-        except ValidationError as error:
-            raise BadRecord("log", wrong_fields(error)) from None
-        except BadInput as error:
-            raise BadRecord("log", [str(error)]) from None
+        read = _read(logs)
         if read:
-            self.ledger.query(
-                SQL.write,
-                times=[log.timestamp for log in read],
-                flow_runs=[log.flow_run_id for log in read],
-                task_runs=[log.task_run_id for log in read],
-                levels=[log.level for log in read],
-                names=[_storable(log.name) for log in read],
-                messages=[_storable(log.message) for log in read],
-            )
+            self.ledger.query(SQL.write, **_columns(read))
         return len(read)
+
+    def write_once(self, logs: Sequence[Mapping[str, Any]]) -> int:
+        """Write logs that have an `id`, without those that were written before; returns how many are new.
+
+        For who writes the same again, such as an import. Raises BadRecord.
+        """
+        ids = [checked_uuid(log.get("id")) for log in logs]
+        return len(self.ledger.query(SQL.write_once, ids=ids, **_columns(_read(logs))))
 
     def read(
         self,
@@ -166,6 +161,28 @@ class RunLogs:
         statement = sql.SQL(text).format(condition=condition, order=order)
         with self.ledger.reader() as connection:
             return connection.execute(statement, given).fetchall()
+
+
+def _read(logs: Iterable[Mapping[str, Any]]) -> list[LogFields]:
+    """Raises BadRecord."""
+    try:
+        return _LOGS.validate_python(list(logs))
+    except ValidationError as error:
+        raise BadRecord("log", wrong_fields(error)) from None
+    except BadInput as error:
+        raise BadRecord("log", [str(error)]) from None
+
+
+def _columns(logs: Sequence[LogFields]) -> dict[str, Any]:
+    """The parameters of a statement that writes logs."""
+    return {
+        "times": [log.timestamp for log in logs],
+        "flow_runs": [log.flow_run_id for log in logs],
+        "task_runs": [log.task_run_id for log in logs],
+        "levels": [log.level for log in logs],
+        "names": [_storable(log.name) for log in logs],
+        "messages": [_storable(log.message) for log in logs],
+    }
 
 
 def _condition(filters: Mapping[str, Any] | None) -> tuple[sql.Composable, dict[str, Any]]:

@@ -7,6 +7,15 @@ SELECT u.logged_at, clock_timestamp(), gen_random_uuid(), u.flow_run_id, u.task_
   FROM unnest(%(times)s::timestamptz[], %(flow_runs)s::uuid[], %(task_runs)s::uuid[], %(levels)s::integer[],
               %(names)s::text[], %(messages)s::text[]) u (logged_at, flow_run_id, task_run_id, level, name, message);
 
+-- name: write_once
+-- Insert logs with ids of their own, without those that are there; a row for each that is new.
+INSERT INTO {schema}.run_logs (logged_at, recorded_at, id, flow_run_id, task_run_id, level, name, message)
+SELECT u.logged_at, clock_timestamp(), u.id, u.flow_run_id, u.task_run_id, u.level, u.name, u.message
+  FROM unnest(%(ids)s::uuid[], %(times)s::timestamptz[], %(flow_runs)s::uuid[], %(task_runs)s::uuid[], %(levels)s::integer[],
+              %(names)s::text[], %(messages)s::text[]) u (id, logged_at, flow_run_id, task_run_id, level, name, message)
+ WHERE NOT EXISTS (SELECT FROM {schema}.run_logs l WHERE l.logged_at = u.logged_at AND l.id = u.id)
+RETURNING true;
+
 -- name: read
 -- A page of the logs that fulfil a condition, in an order.
 SELECT id, recorded_at, name, level, flow_run_id, task_run_id, message, logged_at

@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 from ..domain.frozen import FrozenDict, changed, frozen
 from ..domain.state import Pending
 from ..errors import BadInput, shown
+from . import fields
 from .json_values import checked_uuid, kept, new_id, time_text
 
 
@@ -41,68 +42,25 @@ class StateType(StrEnum):
 TERMINAL: Final = frozenset({StateType.COMPLETED, StateType.CANCELLED, StateType.FAILED, StateType.CRASHED})
 """The types in which a run is over."""
 
-# Values: how they are read from a client's JSON.
-
-
-def time_read(value: Any, what: str = "time") -> datetime:
-    """A time of a client's JSON: ISO 8601 with its offset, `T` or a space between date and time; in UTC.
-
-    Raises BadInput, also for a time without an offset (spec S3-02).
-    """
-    try:
-        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        raise BadInput(f"{what} {shown(value)} must be a time in ISO 8601 with its offset from UTC") from None
-    if found.utcoffset() is None:
-        raise BadInput(f"{what} {shown(value)} has no offset from UTC: write it with Z or +00:00")
-    return found if found.tzinfo is UTC else found.astimezone(UTC)
-
-
-def _id(value: Any, _what: str) -> str:
-    return checked_uuid(value)
-
-
-def _text(value: Any, what: str) -> str:
-    if not isinstance(value, str):
-        raise BadInput(f"{what} {shown(value)} must be text")
-    return value
-
-
-def _time(value: Any, what: str) -> str:
-    return time_text(time_read(value, what))
-
-
-def _flag(value: Any, what: str) -> bool:
-    if not isinstance(value, bool):
-        raise BadInput(f"{what} {shown(value)} must be true or false")
-    return value
-
-
-def _texts(value: Any, what: str) -> Mapping[str, str]:
-    if not isinstance(value, Mapping) or not all(isinstance(item, str) for item in value.values()):
-        raise BadInput(f"{what} {shown(value)} must be an object of texts")
-    return value
-
-
 _DETAILS: Final = {
-    "flow_run_id": (_id, None),
-    "task_run_id": (_id, None),
-    "child_flow_run_id": (_id, None),
-    "scheduled_time": (_time, None),
-    "cache_key": (_text, None),
-    "cache_expiration": (_time, None),
-    "deferred": (_flag, False),
-    "untrackable_result": (_flag, False),
-    "pause_timeout": (_time, None),
-    "pause_reschedule": (_flag, False),
-    "pause_key": (_text, None),
-    "run_input_keyset": (_texts, None),
-    "refresh_cache": (_flag, None),
-    "retriable": (_flag, None),
-    "transition_id": (_id, None),
-    "task_parameters_id": (_id, None),
-    "traceparent": (_text, None),
-    "deployment_concurrency_lease_id": (_id, None),
+    "flow_run_id": (fields.uuid, None),
+    "task_run_id": (fields.uuid, None),
+    "child_flow_run_id": (fields.uuid, None),
+    "scheduled_time": (fields.time, None),
+    "cache_key": (fields.text, None),
+    "cache_expiration": (fields.time, None),
+    "deferred": (fields.flag, False),
+    "untrackable_result": (fields.flag, False),
+    "pause_timeout": (fields.time, None),
+    "pause_reschedule": (fields.flag, False),
+    "pause_key": (fields.text, None),
+    "run_input_keyset": (fields.texts_by_name, None),
+    "refresh_cache": (fields.flag, None),
+    "retriable": (fields.flag, None),
+    "transition_id": (fields.uuid, None),
+    "task_parameters_id": (fields.uuid, None),
+    "traceparent": (fields.text, None),
+    "deployment_concurrency_lease_id": (fields.uuid, None),
 }
 """The details of a state (spec S3-22): how each is read, and its default."""
 _DEFAULTS: Final = {name: default for name, (_, default) in _DETAILS.items()}
@@ -157,13 +115,13 @@ class State:
                 f"state type {shown(json.get('type'))} must be one of {', '.join(StateType)}"
             ) from None
         name, message, claimed = json.get("name"), json.get("message"), json.get("timestamp")
-        timestamp = (at or Pending.clock()) if claimed is None else time_read(claimed, "timestamp")
+        timestamp = (at or Pending.clock()) if claimed is None else fields.time_read(claimed, "timestamp")
         return cls(
             new_id() if json.get("id") is None else checked_uuid(json["id"]),
             kind,
-            kind.capitalize() if name is None else _text(name, "state name"),
+            kind.capitalize() if name is None else fields.text(name, "state name"),
             timestamp,
-            None if message is None else _text(message, "message"),
+            None if message is None else fields.text(message, "message"),
             frozen(kept(json.get("data"))),
             _scheduled_by_default(kind, timestamp, _details_read(json.get("state_details"))),
         )
@@ -234,94 +192,94 @@ def _scheduled_by_default(
     return FrozenDict({**details, "scheduled_time": time_text(timestamp)})
 
 
-# Constructors, by the names in use (spec S3-23). `fields`: message, data, state_details.
+# Constructors, by the names in use (spec S3-23). `more`: message, data, state_details.
 
 
-def _made(kind: StateType, name: str | None, fields: Mapping[str, Any]) -> State:
-    unknown = fields.keys() - {"message", "data", "state_details"}
+def _made(kind: StateType, name: str | None, more: Mapping[str, Any]) -> State:
+    unknown = more.keys() - {"message", "data", "state_details"}
     if unknown:
         raise BadInput(f"a state has no field {', '.join(sorted(unknown))}")
-    return State.of({"type": kind, "name": name, **fields})
+    return State.of({"type": kind, "name": name, **more})
 
 
-def scheduled(at: datetime | None = None, name: str | None = None, **fields: Any) -> State:
+def scheduled(at: datetime | None = None, name: str | None = None, **more: Any) -> State:
     """Scheduled to start at a time, by default now. Raises BadInput for two times (spec S3-24)."""
-    details = dict(fields.pop("state_details", None) or {})
+    details = dict(more.pop("state_details", None) or {})
     if at is not None and details.get("scheduled_time") is not None:
         raise BadInput("the scheduled time was given twice: as an argument and in state_details")
     if at is not None:
         details["scheduled_time"] = at
-    return _made(StateType.SCHEDULED, name, {**fields, "state_details": details})
+    return _made(StateType.SCHEDULED, name, {**more, "state_details": details})
 
 
-def late(at: datetime | None = None, **fields: Any) -> State:
+def late(at: datetime | None = None, **more: Any) -> State:
     """Scheduled for a time that has passed."""
-    return scheduled(at, "Late", **fields)
+    return scheduled(at, "Late", **more)
 
 
-def awaiting_retry(at: datetime | None = None, **fields: Any) -> State:
+def awaiting_retry(at: datetime | None = None, **more: Any) -> State:
     """Scheduled to run once more after a failure."""
-    return scheduled(at, "AwaitingRetry", **fields)
+    return scheduled(at, "AwaitingRetry", **more)
 
 
-def awaiting_concurrency_slot(at: datetime | None = None, **fields: Any) -> State:
+def awaiting_concurrency_slot(at: datetime | None = None, **more: Any) -> State:
     """Scheduled to ask again for a slot of a concurrency limit."""
-    return scheduled(at, "AwaitingConcurrencySlot", **fields)
+    return scheduled(at, "AwaitingConcurrencySlot", **more)
 
 
-def resuming(at: datetime | None = None, **fields: Any) -> State:
+def resuming(at: datetime | None = None, **more: Any) -> State:
     """Scheduled to go on after it was suspended."""
-    return scheduled(at, "Resuming", **fields)
+    return scheduled(at, "Resuming", **more)
 
 
-def pending(name: str | None = None, **fields: Any) -> State:
+def pending(name: str | None = None, **more: Any) -> State:
     """About to run."""
-    return _made(StateType.PENDING, name, fields)
+    return _made(StateType.PENDING, name, more)
 
 
-def submitting(**fields: Any) -> State:
+def submitting(**more: Any) -> State:
     """About to run: a worker submits it."""
-    return pending("Submitting", **fields)
+    return pending("Submitting", **more)
 
 
-def infrastructure_pending(**fields: Any) -> State:
+def infrastructure_pending(**more: Any) -> State:
     """About to run: its infrastructure starts."""
-    return pending("InfrastructurePending", **fields)
+    return pending("InfrastructurePending", **more)
 
 
-def running(name: str | None = None, **fields: Any) -> State:
+def running(name: str | None = None, **more: Any) -> State:
     """Running."""
-    return _made(StateType.RUNNING, name, fields)
+    return _made(StateType.RUNNING, name, more)
 
 
-def retrying(**fields: Any) -> State:
+def retrying(**more: Any) -> State:
     """Running again, after it awaited a retry."""
-    return running("Retrying", **fields)
+    return running("Retrying", **more)
 
 
-def completed(name: str | None = None, **fields: Any) -> State:
+def completed(name: str | None = None, **more: Any) -> State:
     """Over, with success."""
-    return _made(StateType.COMPLETED, name, fields)
+    return _made(StateType.COMPLETED, name, more)
 
 
-def failed(name: str | None = None, **fields: Any) -> State:
+def failed(name: str | None = None, **more: Any) -> State:
     """Over: its code raised."""
-    return _made(StateType.FAILED, name, fields)
+    return _made(StateType.FAILED, name, more)
 
 
-def crashed(name: str | None = None, **fields: Any) -> State:
+def crashed(name: str | None = None, **more: Any) -> State:
     """Over: its process or infrastructure failed."""
-    return _made(StateType.CRASHED, name, fields)
+    return _made(StateType.CRASHED, name, more)
 
 
-def cancelled(name: str | None = None, **fields: Any) -> State:
+def cancelled(name: str | None = None, **more: Any) -> State:
     """Over: it was cancelled."""
-    return _made(StateType.CANCELLED, name, fields)
+    return _made(StateType.CANCELLED, name, more)
 
 
-def cancelling(name: str | None = None, **fields: Any) -> State:
+def cancelling(name: str | None = None, **more: Any) -> State:
     """Its infrastructure shall be stopped."""
-    return _made(StateType.CANCELLING, name, fields)
+    return _made(StateType.CANCELLING, name, more)
 
 
 def paused(
@@ -331,14 +289,14 @@ def paused(
     expires_at: datetime | None = None,
     reschedule: bool = False,
     key: str | None = None,
-    **fields: Any,
+    **more: Any,
 ) -> State:
     """Paused until it is resumed, or fails at the timeout.
 
     reschedule: its process ends, and it is scheduled again when it is resumed. Raises BadInput where the
     timeout is given twice (spec S3-24).
     """
-    details = dict(fields.pop("state_details", None) or {})
+    details = dict(more.pop("state_details", None) or {})
     given = [timeout_seconds is not None, expires_at is not None, details.get("pause_timeout") is not None]
     if sum(given) > 1:
         raise BadInput("give one of timeout_seconds, expires_at and the pause_timeout in state_details")
@@ -347,9 +305,9 @@ def paused(
     if expires_at is not None:
         details["pause_timeout"] = expires_at
     details |= {"pause_reschedule": reschedule, "pause_key": key}
-    return _made(StateType.PAUSED, name, {**fields, "state_details": details})
+    return _made(StateType.PAUSED, name, {**more, "state_details": details})
 
 
-def suspended(**fields: Any) -> State:
-    """Paused, its process has ended; `fields` as in `paused`."""
-    return paused("Suspended", reschedule=True, **fields)
+def suspended(**more: Any) -> State:
+    """Paused, its process has ended; `more` as in `paused`."""
+    return paused("Suspended", reschedule=True, **more)

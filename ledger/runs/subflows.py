@@ -27,7 +27,6 @@ class MirrorOnParentTaskRun(Transform):
             flow_run_id=task.state.flow_run_id,
             task_run_id=task.state.id,
             deployment_concurrency_lease_id=None,
-            transition_id=None,
         )
         mirrored = Change(change.ledger, task.state, state, forced=True)
         orchestrate(mirrored, MINIMAL_TASK_POLICY)

@@ -19,16 +19,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from pydantic import AwareDatetime
+
 from ..domain.event import Event
 from ..domain.frozen import FrozenDict, changed, frozen
 from ..domain.stream import Stream
 from . import fields
 from .facts import Json, ProposalRefused, RunFact, StateSet
-from .flow_run import states_shown
-from .json_values import plain, time_text
+from .json_values import plain
 from .names import OpenName
 from .policies import TaskRunPolicy
-from .run import MOVES, Run, RunStatus, entered, remembered
+from .run import MOVES, Run, RunStatus, entered, remembered, shown_time, states_shown
 from .states import State, StateType
 
 HELD: Final = 64
@@ -41,6 +42,7 @@ class TaskRunCreated(RunFact, topic="task_run.created"):
     """It was created. fields: those of spec 4.2 that were given.
 
     related: the resources that a client's event named with it, as the client sent them.
+    since: when another system created it, for one that is imported.
     """
 
     name: str
@@ -48,6 +50,7 @@ class TaskRunCreated(RunFact, topic="task_run.created"):
     dynamic_key: str
     fields: Json = {}
     related: tuple[dict[str, str], ...] = ()
+    since: AwareDatetime | None = None
 
 
 class TaskRunStateSet(StateSet, topic="task_run.state_set", to_field="status"):
@@ -120,7 +123,7 @@ def evolve(run: TaskRun, event: Event, at: datetime) -> TaskRun:
             return _moved(run, event, at)
         case TaskRunCreated():
             keys = {"name": event.name, "task_key": event.task_key, "dynamic_key": event.dynamic_key}
-            return changed(run, created=at, updated=at, **keys, **_values(event.fields))
+            return changed(run, created=event.since or at, updated=at, **keys, **_values(event.fields))
         case TaskRunStateCameLate():
             state = State.of(event.state, at)
             return changed(run, updated=at, held=(*run.held, state.id)[-HELD:])
@@ -254,10 +257,14 @@ class OpenTaskRun(Stream[TaskRun, Event]):
         """Whether it was created, and not deleted since."""
         return self.state.created is not None and not self.state.is_deleted
 
-    def create(self, name: str, task_key: str, dynamic_key: str, **given: Any) -> None:
-        """Create it; `given` as in spec 4.2. Raises BadInput."""
+    def create(
+        self, name: str, task_key: str, dynamic_key: str, *, since: datetime | None = None, **given: Any
+    ) -> None:
+        """Create it; `given` as in spec 4.2, since as in TaskRunCreated. Raises BadInput."""
         kept = {key: value for key, value in fields_read(given).items() if value is not None}
-        self.record(TaskRunCreated(name=name, task_key=task_key, dynamic_key=dynamic_key, fields=kept))
+        self.record(
+            TaskRunCreated(name=name, task_key=task_key, dynamic_key=dynamic_key, fields=kept, since=since)
+        )
 
     def change(self, **given: Any) -> None:
         """Change some of its fields. Raises BadInput."""
@@ -272,14 +279,14 @@ def task_run_shown(run: TaskRun, now: datetime | None = None) -> dict[str, Any]:
     """Its JSON form, as Prefect's clients read it. now: for the estimates; by default this moment."""
     return {
         "id": run.id,
-        "created": _time(run.created),
-        "updated": _time(run.updated),
+        "created": shown_time(run.created),
+        "updated": shown_time(run.updated),
         "name": run.name,
         "flow_run_id": run.flow_run_id,
         "task_key": run.task_key,
         "dynamic_key": run.dynamic_key,
         "cache_key": run.cache_key,
-        "cache_expiration": _time(run.cache_expiration),
+        "cache_expiration": shown_time(run.cache_expiration),
         "task_version": run.task_version,
         "empirical_policy": run.empirical_policy.shown(),
         "tags": list(run.tags),
@@ -289,7 +296,3 @@ def task_run_shown(run: TaskRun, now: datetime | None = None) -> dict[str, Any]:
         "flow_run_run_count": run.flow_run_run_count,
         **states_shown(run, now or datetime.now(UTC)),
     }
-
-
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else time_text(at)

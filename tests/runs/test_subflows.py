@@ -38,6 +38,7 @@ class Family:
         assert task.detail("child_flow_run_id") == self._child
         assert (task.detail("task_run_id"), task.detail("flow_run_id")) == (self._task, self.task.flow_run_id)
         assert child.detail("task_run_id") == self._task
+        assert task.detail("transition_id") == child.detail("transition_id")
         return (task.type, task.name, task.message, task.data) == (
             child.type,
             child.name,
@@ -53,7 +54,8 @@ def family(shared: ledger.Ledger) -> Family:
 
 def test_the_task_run_follows_the_subflow(family: Family) -> None:
     assert family.agree()
-    for state in (states.running(), states.failed(message="no"), states.running(), states.completed()):
+    proposed = states.running(state_details={"transition_id": new_id()})
+    for state in (proposed, states.failed(message="no"), states.running(), states.completed()):
         answer = family.flows.set_state(family.child.id, state)
         assert answer.status is Verdict.ACCEPT
         assert family.agree()

@@ -45,7 +45,8 @@ def test_a_run_is_read_as_it_was_created(runs: TaskRuns) -> None:
 def test_a_run_has_the_labels_of_its_flow_run(shared: ledger.Ledger, runs: TaskRuns) -> None:
     flow_run, _ = FlowRuns(shared).create(new_id(), labels={"team": "a", "stage": "b"})
     run, _ = runs.create("sum", "0", flow_run_id=flow_run.id, labels={"stage": "c"})
-    assert dict(run.labels) == {"team": "a", "stage": "c", "prefect.flow-run.id": flow_run.id}
+    ids = {"prefect.flow.id": flow_run.flow_id, "prefect.flow-run.id": flow_run.id}
+    assert dict(run.labels) == {"team": "a", "stage": "c", **ids}
 
 
 def test_a_flow_run_has_one_task_run_of_a_key(runs: TaskRuns) -> None:
