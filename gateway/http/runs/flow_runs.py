@@ -13,7 +13,7 @@ from projections.runs import count_flow_runs, flow_runs, lateness
 
 from .bodies import Body, Given, given
 from .calls import Call, Reply, Routes
-from .lists import Question, at_once, counted, deleted, listed, paginated
+from .lists import HistoryQuestion, Question, at_once, counted, deleted, history, listed, paginated
 from .states import Proposal, ProposedState, replied, verdict
 
 ROUTES = Routes("/flow_runs")
@@ -110,6 +110,12 @@ def mean_lateness(call: Call, body: Question) -> float | None:
     """The mean of how much later flow runs began than expected, in seconds."""
     call.services.settle()
     return lateness(call.services.ledger, body.filters())
+
+
+@ROUTES.look("/history")
+def history_of(call: Call, body: HistoryQuestion) -> Any:
+    """How many runs were expected in each interval, by state."""
+    return history(call, body, "flow_runs")
 
 
 @ROUTES.patch("/{id:uuid}")
