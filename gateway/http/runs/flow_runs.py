@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID, uuid5
 
 from msgspec import UNSET
 from starlette.responses import PlainTextResponse, Response
@@ -198,9 +199,12 @@ def inputs(call: Call, id: str, body: InputQuestion) -> Any:
     runs = call.services.flow_runs
     found = runs.inputs(id, body.prefix, limit=body.limit, exclude=body.exclude_keys)
     return [
-        {"flow_run_id": id, "key": one.key, "value": one.value, "sender": one.sender, "created": one.created}
+        {
+            "id": str(uuid5(UUID(id), one.key)), "flow_run_id": id, "key": one.key, "value": one.value,
+            "sender": one.sender, "created": one.created, "updated": one.created,
+        }
         for one in found
-    ]
+    ]  # fmt: skip
 
 
 @ROUTES.get("/{id:uuid}/input/{key:path}")
