@@ -119,7 +119,8 @@ def open_each(connection: Connection, schema: str, streams: Iterable[O]) -> list
     wanted = {stream.name: stream for stream in streams}
     found = states(connection, schema, [(name, type(stream)) for name, stream in wanted.items()])
     for name, version, state in chain.from_iterable(found.values()):
-        wanted[name].restore(state, version)
+        if name in wanted:  # `states` reads a name whose last part is empty as a prefix of others
+            wanted[name].restore(state, version)
     return [wanted[name] for name in sorted(wanted, key=str.encode)]
 
 

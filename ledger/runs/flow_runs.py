@@ -12,7 +12,7 @@ writer came first, it is decided again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..domain.frozen import FrozenDict, changed
 from ..domain.stream import Stream
@@ -31,6 +31,9 @@ from .records import open_class
 from .run_rules import LEASE
 from .slugs import new_name
 from .states import State, late, resuming, running
+
+ATTEMPTS: Final = 30
+"""How often a proposal is decided anew: many runs may move a slot of the same limit at the same time."""
 
 
 class FlowRuns:
@@ -195,7 +198,7 @@ class FlowRuns:
             change = Change(self.ledger, opened.state, proposal(opened.state), forced=forced, given=given)
             return self._decide(opened, change, policy)
 
-        return attempt() if expected is not None else retry_conflicts(attempt)
+        return attempt() if expected is not None else retry_conflicts(attempt, attempts=ATTEMPTS)
 
     def _decide(self, opened: OpenFlowRun, change: Change[FlowRun], policy: Policy) -> Answer[FlowRun]:
         before = _read(opened)

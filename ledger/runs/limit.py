@@ -25,6 +25,7 @@ from ..errors import BadInput
 from .records import PRESENT, OpenRecord, RecordState
 from .records import evolve as evolve_record
 
+_TO_ITS_CREATOR: Final = ("denied_slots", "avg_slot_occupancy_seconds")
 NOBODY: Final = ""
 """The lease of slots that were taken without one: they come back by decay, or by a number given back."""
 TAG: Final = "tag:"
@@ -243,6 +244,11 @@ class OpenLimit(OpenRecord, kind="concurrency_limit"):
             "denied_slots": int(self.state.denied_slots(now) + NEARLY),
             "avg_slot_occupancy_seconds": self.state.occupancy,
         }
+
+    def listed_at(self, now: datetime) -> dict[str, Any]:
+        """Prefect's JSON of a limit (v2) that is listed: without what only its creator is shown."""
+        shown = self.shown_at(now)
+        return {name: value for name, value in shown.items() if name not in _TO_ITS_CREATOR}
 
     def shown_by_tag(self) -> dict[str, Any]:
         """Prefect's JSON of a limit of a tag (v1): `active_slots` are the ids of task runs."""

@@ -233,3 +233,10 @@ def test_a_stream_without_a_key_is_loaded_with_others(log: Ledger) -> None:
     with log.open(OpenLamp) as only:
         only.make()
     assert [lamp.version for lamp in log.load_each([OpenLamp(), OpenLamp("a")])] == [1, 0]
+
+
+def test_a_stream_with_an_empty_key_is_loaded_without_those_whose_names_begin_alike(log: Ledger) -> None:
+    for key in ("", "a"):
+        with log.open(OpenLamp, key) as lamp:
+            lamp.make()
+    assert [lamp.version for lamp in log.load_each([OpenLamp("")])] == [1]

@@ -54,6 +54,12 @@ class Given:
             file.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", values)
         return id
 
+    def json_columns(self, table: str) -> set[str]:
+        """The columns of a table that have JSON."""
+        with closing(sqlite3.connect(self.path)) as file:
+            found = file.execute("SELECT name FROM pragma_table_info(?) WHERE type = 'JSON'", [table])
+            return {name for (name,) in found}
+
     def change(self, table: str, id: str, **columns: Any) -> None:
         """Change columns of a row."""
         with closing(sqlite3.connect(self.path)) as file, file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -175,3 +176,15 @@ def test_a_late_run_of_a_full_deployment_that_cancels_is_cancelled(shared: ledge
     third = given.run()
     answer = given.runs.mark_late(third)
     assert (answer.rule, answer.run.state_name) == ("EnforceDeploymentConcurrencyOnLate", "Cancelled")
+
+
+def test_many_workers_at_once_take_as_many_slots_as_there_are(shared: ledger.Ledger) -> None:
+    given = Deployment(shared, 3)
+    runs = [given.run() for _ in range(10)]
+    with ThreadPoolExecutor(5) as pool:
+        answers = list(pool.map(lambda run: given.runs.set_state(run, states.pending()), runs))
+    assert sorted(answer.status for answer in answers) == ["ACCEPT"] * 3 + ["REJECT"] * 7
+    assert len(given.holders()) == 3
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(lambda run: given.runs.set_state(run, states.cancelled()), given.holders()))
+    assert given.holders() == []

@@ -7,11 +7,16 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
+import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.json import Json
 
 from consumers.runs.imports import Import, Report, prefect_database
-from consumers.runs.imports.database import seconds_of
+from consumers.runs.imports.database import seconds_of, time_of
 from gateway.cli.errors import Code
 from ledger import BadFile, Ledger
 from ledger.runs import FlowRuns, OpenFlowRun, TaskRuns
@@ -22,7 +27,7 @@ from ledger.runs.run_logs import RunLogs
 from ledger.runs.states import running
 from projections.verify import verify
 from tests.gateway.conftest import Ended, plain_environment, pledger
-from tests.runs.given_prefect import START, Given, filled, number
+from tests.runs.given_prefect import START, TABLES, Given, filled, number
 
 __all__ = ["plain_environment", "pledger"]  # fixtures
 
@@ -167,6 +172,54 @@ def test_what_is_no_database_of_prefect_is_refused(log: Ledger, tmp_path: Path) 
     ]:
         with pytest.raises(BadFile, match=says), prefect_database(place):
             pass
+
+
+def copied(given: Given, target: psycopg.Connection[Any]) -> None:
+    """The same rows in PostgreSQL, in the types that Prefect's server uses there."""
+    script = TABLES.read_text(encoding="utf-8").replace("total_run_time DATETIME", "total_run_time interval")
+    script = script.replace(" CHAR(36)", " uuid").replace(" DATETIME", " timestamptz")
+    target.execute("CREATE SCHEMA prefect; SET search_path = prefect; SET TimeZone = 'Europe/Zurich'")
+    target.execute(script)
+    with prefect_database(str(given.path)) as source:
+        for table in sorted(source.tables()):
+            for row in (row for page in source.pages(table) for row in page):
+                if row.get("total_run_time"):
+                    row["total_run_time"] = f"{seconds_of(row['total_run_time'])} seconds"
+                values = [Json(row[name]) if name in given.json_columns(table) else row[name] for name in row]
+                names = sql.SQL(", ").join(map(sql.Identifier, row))
+                places = sql.SQL(", ").join(sql.Placeholder() * len(row))
+                statement = sql.SQL("INSERT INTO {} ({}) VALUES ({})")
+                target.execute(statement.format(sql.Identifier(table), names, places), values)
+
+
+def test_postgresql_is_read_as_sqlite(log: Ledger, given: Given, dsn: str) -> None:
+    """Every row is the same, whatever the types of its columns are, and so is the import."""
+    with psycopg.connect(dsn, autocommit=True) as target:
+        copied(given, target)
+    url = make_conninfo(dsn, options="-c search_path=prefect")
+    parts = conninfo_to_dict(url)
+    named = f"postgresql+asyncpg:///{parts['dbname']}?" + urlencode(
+        {name: str(value) for name, value in parts.items() if name != "dbname"}, quote_via=quote
+    )
+    with prefect_database(named) as database, prefect_database(str(given.path)) as source:
+        assert database.tables() == source.tables()
+        for table in ("flow_run", "task_run", "flow_run_state", "deployment", "block_document"):
+            for one, other in zip(*(next(db.pages(table)) for db in (database, source)), strict=True):
+                assert {name: normal(name, one[name]) for name in one} == {
+                    name: normal(name, other[name]) for name in other
+                }
+        assert database.rows_with("flow", "id", [number(1), number(99)])[0]["name"] == "etl"
+        assert Import(log, database).run().total.left == []
+    assert FlowRuns(log).get(number(20)).total_run_time == timedelta(minutes=2)
+
+
+def normal(name: str, value: Any) -> Any:
+    """A value of a row, as both databases mean it."""
+    if name == "total_run_time":
+        return seconds_of(value)
+    if isinstance(value, str) and value.startswith("2026-"):
+        return time_of(value)
+    return value
 
 
 def test_spans_of_both_databases_are_read() -> None:

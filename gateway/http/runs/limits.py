@@ -22,7 +22,8 @@ V2, V1 = "/v2/concurrency_limits", "/concurrency_limits"
 KIND = "concurrency_limit"
 Fields = Annotated[dict[str, Any], FieldsOf(KIND)]
 Slots = Annotated[int, Meta(ge=1, lt=2**31)]
-Names = Annotated[list[str], Meta(min_length=1, max_length=1000)]
+Name = Annotated[str, Meta(min_length=1)]
+Names = Annotated[list[Name], Meta(min_length=1, max_length=1000)]
 LeaseSeconds = Annotated[float, Meta(ge=60, le=86400)]
 
 
@@ -108,7 +109,7 @@ def create(call: Call, body: Fields) -> Any:
 def filter(call: Call, body: Question) -> Any:
     """All limits by name."""
     opened = call.services.limits.all()
-    return [one.shown_at(opened.now) for one in [*opened][body.offset : body.offset + body.many]]
+    return [one.listed_at(opened.now) for one in [*opened][body.offset : body.offset + body.many]]
 
 
 @ROUTES.get(f"{V2}/{{id_or_name:path}}")

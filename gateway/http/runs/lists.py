@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
 from ledger.runs.records import Record
-from projections.runs import count_records, records
+from projections.runs import count_records, records, run_history
 
 from .bodies import Body
 from .calls import Call
@@ -59,6 +60,14 @@ class Question(Body, kw_only=True):
         return MOST if self.limit is None else self.limit
 
 
+class HistoryQuestion(Question, kw_only=True):
+    """The runs of a time, in intervals of so many seconds."""
+
+    history_start: datetime
+    history_end: datetime
+    history_interval_seconds: Annotated[float, Meta(ge=1, lt=1e9)]
+
+
 FILTERS: Final = tuple(
     name for name in Question.__struct_fields__ if name not in ("sort", "limit", "offset", "page")
 )
@@ -86,6 +95,19 @@ def paginated(call: Call, asked: Question, read: Read, count: Callable[..., int]
     pages = -(-many // asked.many) if asked.many else 0
     rows = listed(call, asked, read, show)
     return {"results": rows, "count": many, "limit": asked.many, "pages": pages, "page": asked.page}
+
+
+def history(call: Call, asked: HistoryQuestion, kind: Literal["flow_runs", "task_runs"]) -> Any:
+    """How many runs were expected in each interval, by state."""
+    call.services.settle()
+    interval = timedelta(seconds=asked.history_interval_seconds)
+    start, end = _aware(asked.history_start), _aware(asked.history_end)
+    return run_history(call.services.ledger, kind, asked.filters(), start, end, interval)
+
+
+def _aware(at: datetime) -> datetime:
+    """Clients mean UTC where they say no offset."""
+    return at if at.utcoffset() is not None else at.replace(tzinfo=UTC)
 
 
 def reading(kind: str, **more: Any) -> Read:

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ledger import BadInput, LedgerError
+from ledger import BadInput, LedgerError, StreamConflict
 
 from ...cli.error_report import understood
 from ..answers import JSON, encoded
@@ -36,6 +36,8 @@ async def of_body(_: Request, error: Exception) -> Response:
 async def of_ledger(request: Request, error: Exception) -> Response:
     """One of the ledger's errors, with the status that it has in all routes."""
     found, status = understood(error), status_of(error)
+    if isinstance(error, StreamConflict):  # others wrote all the time: clients repeat a 503, and no 409
+        status = 503
     if isinstance(error, BadInput) and status == 422:
         return await of_body(request, Unfit(found.message))
     if status >= 500:

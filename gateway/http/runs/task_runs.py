@@ -12,7 +12,7 @@ from projections.runs import count_task_runs, task_runs
 
 from .bodies import Body, Given, given
 from .calls import Call, Reply, Routes
-from .lists import Question, counted, listed, paginated
+from .lists import HistoryQuestion, Question, counted, history, listed, paginated
 from .states import Proposal, ProposedState, replied
 
 ROUTES = Routes("/task_runs")
@@ -79,6 +79,12 @@ def count(call: Call, body: Question) -> int:
 def paginate(call: Call, body: Question) -> Any:
     """A page of task runs."""
     return paginated(call, body, task_runs, count_task_runs, task_run_shown)
+
+
+@ROUTES.look("/history")
+def history_of(call: Call, body: HistoryQuestion) -> Any:
+    """How many runs were expected in each interval, by state."""
+    return history(call, body, "task_runs")
 
 
 @ROUTES.patch("/{id:uuid}")

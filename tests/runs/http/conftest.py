@@ -16,13 +16,15 @@ from tests.gateway.http.conftest import Running, running
 
 
 @pytest.fixture(scope="session")
-def prefect(postgres: Embedded, template: str) -> Iterator[Running]:
+def prefect(postgres: Embedded, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server as `pledger serve --prefect --no-services` runs it."""
     name = f"of_prefect_{os.getpid()}"
     with psycopg.connect(postgres.dsn(), autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name} TEMPLATE {template}")  # type: ignore[call-overload]
-    with running(postgres.dsn(name), Settings(prefect=PrefectSettings(services=False))) as server:
-        yield server
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LEDGER_BLOCK_KEYS_FILE", str(tmp_path_factory.mktemp("keys") / "keys"))
+        with running(postgres.dsn(name), Settings(prefect=PrefectSettings(services=False))) as server:
+            yield server
     with psycopg.connect(postgres.admin_dsn(), autocommit=True) as admin:
         admin.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[call-overload]
 

@@ -9,6 +9,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from ledger.tokens import Role
+from tests.gateway.http.conftest import Running
 from tests.runs.http.test_flow_runs import given_flow, given_run
 
 
@@ -106,6 +108,9 @@ def test_a_worker_takes_a_run_of_a_deployment(api: httpx.Client) -> None:
     run = made.json()
     assert (made.status_code, run["state"]["type"], run["parameters"]) == (201, "SCHEDULED", {"x": 1, "y": 2})
     assert (run["work_pool_name"], set(run["tags"])) == (pool["name"], {"a", "b"})
+    assert pool["active_slots"] is None
+    assert api.patch(f"/work_pools/{pool['name']}", json={"concurrency_limit": 5}).status_code == 204
+    assert api.get(f"/work_pools/{pool['name']}").json()["active_slots"] == 0
     ask = {"work_queue_names": ["default"], "scheduled_before": before(10)}
     (found,) = api.post(f"/work_pools/{pool['name']}/get_scheduled_flow_runs", json=ask).json()
     assert (found["flow_run"]["id"], found["work_pool_id"]) == (run["id"], pool["id"])
@@ -113,6 +118,8 @@ def test_a_worker_takes_a_run_of_a_deployment(api: httpx.Client) -> None:
     ask = {"deployment_ids": [deployment["id"]], "scheduled_before": before(10)}
     (polled,) = api.post("/deployments/get_scheduled_flow_runs", json=ask).json()
     assert polled["id"] == run["id"]
+    api.post(f"/flow_runs/{run['id']}/set_state", json={"state": {"type": "PENDING"}})
+    assert api.get(f"/work_pools/{pool['name']}").json()["active_slots"] == 1
     assert api.get(path).json()["status"] == "READY"
 
 
@@ -207,3 +214,72 @@ def test_what_clients_do_without_is_404(api: httpx.Client, path: str) -> None:
 def test_a_saved_search_is_replaced(api: httpx.Client) -> None:
     body = {"name": word(), "filters": []}
     assert [api.put("/saved_searches/", json=body).status_code for _ in "ab"] == [201, 200]
+
+
+def given_block_type(api: httpx.Client) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A type of this test's own with a schema that has a secret."""
+    slug = word()
+    made = api.post("/block_types/", json={"name": slug, "slug": slug})
+    assert made.status_code == 201, made.text
+    fields = {
+        "type": "object", "title": "Login", "secret_fields": ["password"], "block_type_slug": slug,
+        "properties": {"user": {"type": "string"}, "password": {"type": "string", "format": "password"}},
+    }  # fmt: skip
+    body = {"block_type_id": made.json()["id"], "fields": fields, "capabilities": ["login"]}
+    schema, again = (api.post("/block_schemas/", json=body) for _ in "ab")
+    assert (schema.status_code, again.status_code) == (201, 200)
+    return made.json(), schema.json()
+
+
+def test_the_secrets_of_a_block_are_shown_only_to_who_asks_as_operator(
+    api: httpx.Client, prefect: Running
+) -> None:
+    type, schema = given_block_type(api)
+    found = api.get(f"/block_schemas/checksum/{schema['checksum']}", params={"version": schema["version"]})
+    assert (found.json()["id"], found.json()["block_type"]["slug"]) == (schema["id"], type["slug"])
+    body = {
+        "name": "mine", "block_type_id": type["id"], "block_schema_id": schema["id"],
+        "data": {"user": "mina", "password": "sesame"},
+    }  # fmt: skip
+    made = api.post("/block_documents/", json=body)
+    assert (made.status_code, "sesame" in made.text) == (201, False)
+    assert api.post("/block_documents/", json=body).status_code == 409
+    path = f"/block_types/slug/{type['slug']}/block_documents/name/mine"
+    assert "sesame" not in api.get(path).text
+    shown = api.get(path, params={"include_secrets": "true"}).json()
+    assert (shown["data"]["password"], shown["block_schema"]["id"]) == ("sesame", schema["id"])
+    filters = {"block_documents": {"name": {"any_": ["mine"]}}, "include_secrets": True}
+    assert "sesame" in api.post("/block_documents/filter", json=filters).text
+    with prefect.client(Role.READER) as reader:
+        assert reader.get(f"/api{path}", params={"include_secrets": "true"}).status_code == 403
+        assert reader.post("/api/block_documents/filter", json=filters).status_code == 403
+        assert "sesame" not in reader.get(f"/api{path}").text
+    document = f"/block_documents/{made.json()['id']}"
+    assert api.patch(document, json={"data": {"user": "jo"}}).status_code == 204
+    changed = api.get(document, params={"include_secrets": "true"}).json()["data"]
+    assert changed == {"user": "jo", "password": "sesame"}
+    assert "login" in api.get("/block_capabilities/").json()
+    assert api.delete(document).status_code == 204
+    assert api.delete(f"/block_types/{type['id']}").status_code == 204
+    assert api.get(f"/block_schemas/{schema['id']}").status_code == 404
+
+
+def test_a_task_run_is_the_one_of_its_keys(api: httpx.Client) -> None:
+    run = given_run(api)
+    body = {"flow_run_id": run["id"], "task_key": "sub", "dynamic_key": "0", "task_inputs": {}}
+    made, again = (api.post("/task_runs/", json=body) for _ in "ab")
+    assert (made.status_code, again.status_code) == (201, 200)
+    path = f"/task_runs/{made.json()['id']}"
+    assert again.json()["id"] == made.json()["id"]
+    api.post(f"/flow_runs/{run['id']}/set_state", json={"state": {"type": "RUNNING"}})
+    accepted = api.post(f"{path}/set_state", json={"state": {"type": "RUNNING"}})
+    assert (accepted.status_code, accepted.json()["status"]) == (201, "ACCEPT")
+    assert api.patch(path, json={"name": "renamed"}).status_code == 204
+    assert (api.get(path).json()["name"], api.get(path).json()["run_count"]) == ("renamed", 1)
+    mine = {"flow_runs": {"id": {"any_": [run["id"]]}}}
+    assert [one["name"] for one in api.post("/task_runs/filter", json=mine).json()] == ["renamed"]
+    assert api.post("/task_runs/count", json=mine).json() == 1
+    states = api.get("/task_run_states/", params={"task_run_id": made.json()["id"]}).json()
+    assert [one["type"] for one in states] == ["PENDING", "RUNNING"]
+    assert api.delete(path).status_code == 204
+    assert api.get(path).status_code == 404
