@@ -1,4 +1,4 @@
-"""A thousand clients that are slow, cut, strangers or greedy: each gets a defined answer, the others theirs."""
+"""A thousand clients that are slow, cut, strangers or greedy: each gets a defined answer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -41,8 +42,7 @@ def files() -> Iterator[None]:
 
 def memory() -> int:
     """Bytes of this process, the server's."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 @contextmanager
