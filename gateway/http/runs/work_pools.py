@@ -15,7 +15,7 @@ from projections.runs import scheduled_runs
 from .bodies import Body, FieldsOf
 from .calls import Call, Routes
 from .lists import MOST, Limit, Question, counted, counting, listed, reading
-from .pools_shown import pool_shown, queue_shown
+from .slots import pool_shown, queue_shown
 from .stubs import from_flow_run
 
 ROUTES = Routes("/work_pools")

@@ -14,7 +14,7 @@ from projections.runs import count_flow_runs, scheduled_runs
 from .bodies import Body, FieldsOf
 from .calls import Call, Routes
 from .lists import MOST, Limit, Question, listed, reading
-from .pools_shown import queue_shown
+from .slots import queue_shown
 from .stubs import record_or_stub
 
 ROUTES = Routes("/work_queues")
@@ -54,10 +54,11 @@ def named(call: Call, name: str) -> Any:
 @ROUTES.get("/{id:uuid}")
 def get(call: Call, id: str) -> Any:
     """One queue; `stubs` says what happens if it is not there."""
-    shown = record_or_stub(call, "work_queue", id)
-    pool = shown.get("work_pool_id")
-    name = None if pool is None else call.services.records.open("work_pool", pool).shown()["name"]
-    return {**shown, "work_pool_name": name}
+    try:
+        queue = call.services.records.open("work_queue", id).shown()
+    except RecordNotFound:
+        return record_or_stub(call, "work_queue", id)
+    return queue_shown(call, queue, _pool_of(call, queue, {}))
 
 
 @ROUTES.get("/{id:uuid}/status")
