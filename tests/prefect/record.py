@@ -22,7 +22,7 @@ def expected(version: str, letter: str) -> Any:
 
 
 def record(version: str, letters: list[str]) -> list[str]:
-    """Play scenarios on Prefect's own server and keep what it shows after them: the letters of what failed."""
+    """Play scenarios on Prefect's own server and keep what it shows then: the letters of what failed."""
     failed: list[str] = []
     EXPECTED.mkdir(exist_ok=True)
     place = EXPECTED / f"{version}.json"
