@@ -316,7 +316,7 @@ def _heartbeats(read: Iterable[Frame | StateReport]) -> dict[str, datetime]:
 def _id_in(event: Recorded) -> str | None:
     """The id of the client's event that a recorded event was made of."""
     match event.event:
-        case TaskRunStateSet(reported=True, state=state) | TaskRunStateCameLate(state=state):
+        case TaskRunStateSet(state=state) | TaskRunStateCameLate(state=state):
             return str(state["id"])
         case RunEventReceived(id=id):
             return id

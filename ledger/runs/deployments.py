@@ -85,8 +85,7 @@ class Deployments:
         if not wanted:
             return {}
         opened = Limits(self.ledger).opened(ids=wanted)
-        shown = [limit.shown_at(opened.now) for limit in opened]
-        return {one["id"]: {name: one[name] for name in _OF_A_LIMIT} for one in shown}
+        return {limit.id: limit.listed_at(opened.now) for limit in opened}
 
     # Change
 
@@ -398,10 +397,6 @@ class Deployments:
 
 
 _LIMIT: Final = "concurrency_limit"
-_OF_A_LIMIT: Final = (
-    "id", "created", "updated", "name", "limit", "active", "active_slots", "slot_decay_per_second",
-)  # fmt: skip
-"""What the JSON of a deployment says of its global limit."""
 _GLOBAL: Final = "global_concurrency_limit_id"
 _HANDLED: Final = frozenset({"schedules", _GLOBAL, "work_pool_name", "work_queue_name"})
 """Fields that mean more than their value."""

@@ -104,7 +104,7 @@ class FlowRun(Run):
     created_by: Mapping[str, Any] | None = None
     infrastructure_pid: str | None = None
     infrastructure_document_id: str | None = None
-    job_variables: Mapping[str, Any] | None = None
+    job_variables: Mapping[str, Any] | None = FrozenDict()
     parent_task_run_id: str | None = None
     auto_scheduled: bool = False
     inputs: tuple[RunInput, ...] = ()

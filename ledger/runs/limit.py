@@ -39,6 +39,7 @@ NEARLY: Final = 1e-9
 """By how much a sum of decayed slots may miss a whole number."""
 SAMPLES: Final = 2
 """The average occupancy is over this many releases of each slot (spec S3-61)."""
+_TO_ITS_CREATOR: Final = ("denied_slots", "avg_slot_occupancy_seconds")
 
 Json = Mapping[str, Any]
 
@@ -243,6 +244,11 @@ class OpenLimit(OpenRecord, kind="concurrency_limit"):
             "denied_slots": int(self.state.denied_slots(now) + NEARLY),
             "avg_slot_occupancy_seconds": self.state.occupancy,
         }
+
+    def listed_at(self, now: datetime) -> dict[str, Any]:
+        """Prefect's JSON of a limit (v2) that is listed: without what only its creator is shown."""
+        shown = self.shown_at(now)
+        return {name: value for name, value in shown.items() if name not in _TO_ITS_CREATOR}
 
     def shown_by_tag(self) -> dict[str, Any]:
         """Prefect's JSON of a limit of a tag (v1): `active_slots` are the ids of task runs."""

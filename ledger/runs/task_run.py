@@ -33,7 +33,7 @@ from .run import MOVES, Run, RunStatus, entered, remembered, shown_time, states_
 from .states import State, StateType
 
 HELD: Final = 64
-"""How many ids of reports the state of a task run keeps; of an older report, the log is asked."""
+"""How many ids of states the state of a task run keeps; of an older report, the log is asked."""
 
 # Facts: what happened, and the status it leads to.
 
@@ -100,7 +100,8 @@ class Report(NamedTuple):
 class TaskRun(Run):
     """The state of a task run; fields as in spec 4.2, ids as text.
 
-    held: the ids of the latest reports. newest: the newest report in its client's order.
+    held: the ids of the latest states that were set or reported; a client also reports a state that it set
+    through the API. newest: the newest report in its client's order.
     """
 
     flow_run_id: str | None = None
@@ -142,10 +143,10 @@ def _moved(run: TaskRun, event: TaskRunStateSet, at: datetime) -> TaskRun:
     state = State.of(event.state, at)
     before = remembered(run, event)
     moved = entered(changed(before, **_values(event.changes)) if event.changes else before, state)
-    if not event.reported:
-        return changed(moved, updated=at)
-    claimed = dict(event.claimed)
     more: dict[str, Any] = {"updated": at, "held": (*run.held, state.id)[-HELD:]}
+    if not event.reported:
+        return changed(moved, **more)
+    claimed = dict(event.claimed)
     if (ran := claimed.pop("total_run_time", None)) is not None:
         since = state.timestamp if state.type is StateType.RUNNING else None
         more |= {"ran": round(ran * 1_000_000), "ran_from": since, "ran_to": None}

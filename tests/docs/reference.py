@@ -27,6 +27,8 @@ from gateway.cli.session import DOMAINS
 from gateway.http.app import make_app
 from gateway.http.problems import status_of
 from gateway.http.reference import declared
+from gateway.http.runs.calls import Endpoint
+from gateway.http.runs.document import routes, shown_path
 from ledger import errors
 from ledger.domain.event import Event
 from ledger.domain.known import KNOWN
@@ -243,6 +245,10 @@ def kafka_page() -> str:
 def http_page() -> str:
     """Every request that the server answers, with the role that it needs."""
     rows = (row(f"`{one.method}`", f"`{one.path}`", one.role or "", one.about) for one in declared())
+    of_prefect = (
+        row(f"`{method}`", f"`/api{shown_path(path)}`", endpoint.role or "", about(endpoint))
+        for method, path, endpoint in sorted(routes(), key=lambda one: (one[1], one[0]))
+    )
     return "\n".join(
         [
             "# Requests over HTTP\n", MADE,
@@ -251,8 +257,19 @@ def http_page() -> str:
             "[openapi.json](openapi.json) is the same as an OpenAPI document, with all parameters; a\n"
             "running server shows it at `/docs`.\n",
             table("", "path", "role", "what it does", rows=rows),
+            "\n## With --prefect\n",
+            "The API of Prefect 3 that `pledger serve --prefect` answers besides;\n"
+            "[run Prefect on the ledger](../how-to/run-prefect-on-the-ledger.md) explains it. Its clients\n"
+            "also use the sockets `/api/events/in`, `/api/events/out`, `/api/logs/out` and\n"
+            "`/api/task_runs/subscriptions/scheduled`.\n",
+            table("", "path", "role", "what it does", rows=of_prefect),
         ]
     )  # fmt: skip
+
+
+def about(endpoint: Endpoint) -> str:
+    """The first line of what a route says of itself."""
+    return (endpoint.handler.__doc__ or "").partition("\n")[0]
 
 
 def openapi() -> str:

@@ -68,5 +68,9 @@ SKIPPED = [
         "it needs a broker; tests/kafka/test_other_clients.py runs it",
     ),
     ("docs/explanation/kafka.md", "it needs a broker; tests/kafka/test_states.py runs such a relay"),
+    (
+        "docs/how-to/run-prefect-on-the-ledger.md",
+        "it goes on until it is stopped; the blocks below run it",
+    ),
     ("docs/how-to/serve-over-http.md", "it goes on until it is stopped; the block below runs it"),
 ]

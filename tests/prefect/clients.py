@@ -48,8 +48,8 @@ class Ended:
     report: Mapping[str, Any]
 
 
-def play(version: str, program: str, home: Path, url: str) -> Ended:
-    """Run a program with a version of Prefect against a server, to its end."""
+def play(version: str, program: str, home: Path, url: str, *, patience: float = PATIENCE) -> Ended:
+    """Run a program with a version of Prefect against a server, to its end, for at most so many seconds."""
     home.mkdir(parents=True)
     with (home / "said.log").open("wb") as said:
         process = subprocess.Popen(
@@ -57,7 +57,7 @@ def play(version: str, program: str, home: Path, url: str) -> Ended:
             stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
-            code = process.wait(PATIENCE)
+            code = process.wait(patience)
         except subprocess.TimeoutExpired:
             code = -1
         finally:

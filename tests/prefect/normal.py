@@ -8,11 +8,13 @@ from typing import Any
 
 from tests.prefect.clients import PROGRAMS
 
-UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}([0-9a-f]{8})?")
 TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d| UTC)?")
 AGO = re.compile(r"\b(a few seconds|a minute|an hour|\d+ (seconds?|minutes?|hours?)) ago\b|\bnow\b")
 SLUG = re.compile(r"[a-z]+-[a-z]+")
 TRACE = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-\d\d")
+SUBMITTED = re.compile(r"(?<=Flow run ')[a-z]+-[a-z]+(?=' submitted)")
+PYTHON_TIME = re.compile(r"DateTime\(\d[^()]*(\([^()]*\))?\)")
 VERSION = re.compile(r"\b3\.(6|8|9)\.\d+\b")
 ABOVE = re.compile(r"(\.\./)+[^ ]*<programs>|\.\.[./]*<programs>")
 DETAILS = {
@@ -80,6 +82,7 @@ class Normal:
         text = ABOVE.sub("<programs>", text)
         text = TRACE.sub("<trace>", text)
         text = UUID.sub(lambda found: self._labels.get(found[0].replace("-", ""), "<id>"), text)
+        text = PYTHON_TIME.sub("<time>", SUBMITTED.sub("<slug>", text))
         return VERSION.sub("<version>", AGO.sub("<ago>", TIME.sub("<time>", text)))
 
 

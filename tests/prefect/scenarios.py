@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,13 @@ class Scenario:
     program: str
     about: str
     only_runs: tuple[str, ...] = ()
-    """The names of the runs to compare, where a schedule makes more than one needs."""
+    """The names of the runs to compare, of each the first, where a schedule makes more than one needs."""
 
-    def keeps(self, run: Mapping[str, Any]) -> bool:
-        return not self.only_runs or run["name"] in self.only_runs
+    def kept(self, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The runs to compare, of those in the order of their creation."""
+        if not self.only_runs:
+            return [dict(run) for run in runs]
+        return [dict(next(run for run in runs if run["name"] == name)) for name in self.only_runs]
 
 
 SCENARIOS = (

@@ -27,14 +27,14 @@ def test_ids_and_times_do_not_differ() -> None:
 @pytest.mark.parametrize("more", [{"run_count": 2}, {"start_time": None}, {"id": None}, {"new": None}])
 def test_everything_else_does(more: dict[str, object]) -> None:
     usual = shown(FIRST, "2026-05-04T12:00:00Z")
-    assert differences(usual, usual) == []
-    assert len(differences(usual, shown(FIRST, "2026-05-04T12:00:00Z", **more))) >= 1
+    assert differences("a", usual, usual) == []
+    assert len(differences("a", usual, shown(FIRST, "2026-05-04T12:00:00Z", **more))) >= 1
 
 
 def test_what_is_meant_is_allowed() -> None:
     place = "flows[0].runs[0].states[3].state_details.deployment_concurrency_lease_id"
-    assert differences({place: "<id>"}, {}) == []
-    assert len(differences({"flows[0].runs[0].states[3].name": "Failed"}, {})) == 1
+    assert differences("a", {place: "<id>"}, {}) == []
+    assert len(differences("a", {"flows[0].runs[0].states[3].name": "Failed"}, {})) == 1
     assert all(one.reason for one in MEANT)
 
 

@@ -73,6 +73,15 @@ def test_a_reported_run_is_found_by_its_key(shared: ledger.Ledger, runs: TaskRun
     assert (found.id, is_new) == (client.id, False)
 
 
+def test_a_client_reports_a_state_that_it_set_through_the_api(shared: ledger.Ledger, runs: TaskRuns) -> None:
+    client = Client()
+    scheduled, pending = client.reports("AwaitingRetry", "Pending")
+    state = State.of({**scheduled["payload"]["validated_state"], "id": scheduled["id"]})
+    runs.create("sum", key(), id=client.id, state=state)
+    ClientEvents(shared).record([scheduled, pending, scheduled])
+    assert [one.id for one in runs.states(client.id)] == [scheduled["id"], pending["id"]]
+
+
 def test_only_fields_of_a_task_run_can_be_given(runs: TaskRuns) -> None:
     with pytest.raises(BadInput, match="no field"):
         runs.create("sum", key(), color="red")

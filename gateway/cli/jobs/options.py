@@ -29,10 +29,8 @@ SHORTEST: Final = 4
 DIGITS: Final = 32
 """Hexadecimal digits of a whole id."""
 WHICH: Final = "`pledger jobs list` lists the jobs"
-VIEWS: Final = ("jobs",)
-"""The view of jobs."""
 KEEPER: Final = "run a worker"
-"""What keeps it up to date."""
+"""What keeps the view of jobs up to date."""
 TOLD: Final = 3
 """Maximum number of jobs that are listed if the beginning of an id fits several."""
 
@@ -254,8 +252,10 @@ def queries_of(session: Session) -> Iterator[tuple[Ledger, JobQueries]]:
     Raises SchemaMismatch if it is missing and the login may not make it.
     """
     from projections.jobs import JobQueries
+    from projections.jobs.job_list import JobList  # a view that is not imported is looked for in all domains
 
+    views = [JobList.name]
     with session.ledger() as log:
-        make_missing(session, log, VIEWS, KEEPER)
+        make_missing(session, log, views, KEEPER)
         yield log, JobQueries(log)
-        say_how_fresh(session, log, VIEWS, KEEPER)
+        say_how_fresh(session, log, views, KEEPER)

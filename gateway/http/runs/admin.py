@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..problems import Refusal
+from .bodies import Body
 from .calls import Call, Reply, Routes
 
 ROUTES = Routes("")
@@ -53,3 +54,28 @@ def csrf_token(call: Call) -> Reply:
 def settings(call: Call) -> dict[str, Any]:
     """The settings that a client can see; the server has none of Prefect's."""
     return {"api": {"default_limit": 200}}
+
+
+class NewStorage(Body):
+    """The block whose storage results go to."""
+
+    default_result_storage_block_id: str
+
+
+@ROUTES.get("/admin/storage")
+def storage(call: Call) -> Any:
+    """Where results go by default: the id of a block, or null."""
+    return {"default_result_storage_block_id": call.services.default_storage.get()}
+
+
+@ROUTES.put("/admin/storage")
+def set_storage(call: Call, body: NewStorage) -> Any:
+    """Let results go to a block by default."""
+    call.services.default_storage.set(body.default_result_storage_block_id)
+    return storage(call)
+
+
+@ROUTES.delete("/admin/storage")
+def clear_storage(call: Call) -> None:
+    """Let results go where each client keeps them."""
+    call.services.default_storage.clear()

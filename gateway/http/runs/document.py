@@ -28,12 +28,17 @@ def routes() -> Iterator[tuple[str, str, Endpoint]]:
             yield method, one.path, endpoint
 
 
+def shown_path(path: str) -> str:
+    """A path with the names of its parameters only, as OpenAPI has it."""
+    return PARAMETER.sub(r"{\1}", path)
+
+
 def document() -> dict[str, Any]:
     """The OpenAPI document: parameters and bodies of all routes; answers are Prefect's objects."""
     paths: dict[str, dict[str, Any]] = {}
     schemas: dict[str, Any] = {}
     for method, path, endpoint in routes():
-        told = paths.setdefault(PARAMETER.sub(r"{\1}", path), {})
+        told = paths.setdefault(shown_path(path), {})
         told[method.lower()] = _operation(path, endpoint, schemas)
     return {
         "openapi": "3.1.0", "info": {"title": "Prefect-compatible API", "version": "1"},

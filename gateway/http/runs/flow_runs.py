@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID, uuid5
 
 from msgspec import UNSET
 from starlette.responses import PlainTextResponse, Response
 
-from ledger.runs.flow_run import flow_run_shown
+from ledger.runs.flow_run import RunInput, flow_run_shown
+from ledger.runs.json_values import time_text
 from ledger.runs.states import pending
 from projections.runs import count_flow_runs, flow_runs, lateness
 
@@ -197,10 +199,7 @@ def inputs(call: Call, id: str, body: InputQuestion) -> Any:
     """Inputs whose keys begin so, the oldest first."""
     runs = call.services.flow_runs
     found = runs.inputs(id, body.prefix, limit=body.limit, exclude=body.exclude_keys)
-    return [
-        {"flow_run_id": id, "key": one.key, "value": one.value, "sender": one.sender, "created": one.created}
-        for one in found
-    ]
+    return [_input_shown(id, one) for one in found]
 
 
 @ROUTES.get("/{id:uuid}/input/{key:path}")
@@ -213,3 +212,12 @@ def input(call: Call, id: str, key: str) -> Response:
 def delete_input(call: Call, id: str, key: str) -> None:
     """Delete an input."""
     call.services.flow_runs.delete_input(id, key)
+
+
+def _input_shown(run: str, given: RunInput) -> dict[str, Any]:
+    """An input as JSON. Its id follows from its run and its key, of which there is one."""
+    at = time_text(given.created)
+    return {
+        "id": str(uuid5(UUID(run), given.key)), "created": at, "updated": at, "flow_run_id": run,
+        "key": given.key, "value": given.value, "sender": given.sender,
+    }  # fmt: skip

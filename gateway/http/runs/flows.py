@@ -76,11 +76,11 @@ def change(call: Call, id: str, body: FlowChange) -> None:
 
 @ROUTES.delete("/{id:uuid}")
 def delete(call: Call, id: str) -> None:
-    """Delete a flow. Its deployments and runs stay, with their histories."""
-    call.services.records.delete("flow", id)
+    """Delete a flow with its deployments and their runs that have not begun; other runs stay."""
+    call.services.deployments.delete_flow(id)
 
 
 @ROUTES.post("/bulk_delete")
 def bulk_delete(call: Call, body: Question) -> Any:
     """Delete all flows that the filter means, at most 50."""
-    return deleted(call, body, FLOWS, lambda id: call.services.records.delete("flow", id))
+    return deleted(call, body, FLOWS, call.services.deployments.delete_flow)

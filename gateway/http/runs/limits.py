@@ -109,7 +109,7 @@ def create(call: Call, body: Fields) -> Any:
 def filter(call: Call, body: Question) -> Any:
     """All limits by name."""
     opened = call.services.limits.all()
-    return [one.shown_at(opened.now) for one in [*opened][body.offset : body.offset + body.many]]
+    return [one.listed_at(opened.now) for one in [*opened][body.offset : body.offset + body.many]]
 
 
 @ROUTES.get(f"{V2}/{{id_or_name:path}}")

@@ -10,6 +10,7 @@ from consumers.runs import Listening, RunServices
 from ledger import Ledger
 from ledger.runs.artifacts import Artifacts
 from ledger.runs.blocks import Blocks
+from ledger.runs.default_storage import DefaultStorage
 from ledger.runs.deployments import Deployments
 from ledger.runs.flow_runs import FlowRuns
 from ledger.runs.limits import Limits
@@ -55,6 +56,7 @@ class Services:
         self.deployments, self.work_pools = Deployments(ledger), WorkPools(ledger)
         self.blocks, self.artifacts = Blocks(ledger), Artifacts(ledger)
         self.limits, self.logs = Limits(ledger), RunLogs(ledger)
+        self.default_storage = DefaultStorage(ledger)
         self.events = PrefectEvents(ledger)
         self.intake: Intake
         self._projector = Projector(ledger, views_named(VIEWS))

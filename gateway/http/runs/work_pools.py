@@ -10,13 +10,13 @@ from msgspec import Meta
 
 from ledger import RecordNotFound
 from ledger.runs.flow_run import flow_run_shown
-from ledger.runs.records import Record
 from projections.runs import scheduled_runs
 
 from .bodies import Body, FieldsOf
 from .calls import Call, Routes
 from .lists import MOST, Limit, Question, counted, counting, listed, reading
-from .stubs import from_flow_run, shown
+from .slots import pool_shown, queue_shown
+from .stubs import from_flow_run
 
 ROUTES = Routes("/work_pools")
 PoolFields = Annotated[dict[str, Any], FieldsOf("work_pool")]
@@ -27,13 +27,13 @@ POOLS, COUNT = reading("work_pools"), counting("work_pools")
 @ROUTES.post("/", status=201)
 def create(call: Call, body: PoolFields) -> Any:
     """A new pool with its queue `default`; 409 if there is one of this name."""
-    return call.services.work_pools.create(body).shown()
+    return pool_shown(call, call.services.work_pools.create(body))
 
 
 @ROUTES.look("/filter")
 def filter(call: Call, body: Question) -> Any:
     """Pools by filters."""
-    return listed(call, body, POOLS, shown)
+    return listed(call, body, POOLS, lambda one: pool_shown(call, one))
 
 
 @ROUTES.look("/count")
@@ -75,7 +75,7 @@ def poll(call: Call, name: str, body: Poll) -> Any:
 @ROUTES.post("/{pool}/queues", status=201)
 def create_queue(call: Call, pool: str, body: QueueFields) -> Any:
     """A new queue of a pool; 409 if there is one of this name."""
-    return queue_shown(call.services.work_pools.create_queue(pool, body), pool)
+    return queue_shown(call, call.services.work_pools.create_queue(pool, body), pool)
 
 
 @ROUTES.look("/{pool}/queues/filter")
@@ -83,13 +83,13 @@ def queues(call: Call, pool: str, body: Question) -> Any:
     """The queues of a pool by filters."""
     parent = call.services.work_pools.get(pool).id
     read = reading("work_pool_queues", parent=parent)
-    return listed(call, body, read, lambda one: queue_shown(one, pool))
+    return listed(call, body, read, lambda one: queue_shown(call, one, pool))
 
 
 @ROUTES.get("/{pool}/queues/{name}")
 def queue(call: Call, pool: str, name: str) -> Any:
     """One queue of a pool."""
-    return queue_shown(call.services.work_pools.queue(pool, name), pool)
+    return queue_shown(call, call.services.work_pools.queue(pool, name), pool)
 
 
 @ROUTES.patch("/{pool}/queues/{name}")
@@ -137,7 +137,7 @@ def delete_worker(call: Call, pool: str, name: str) -> None:
 def get(call: Call, name: str) -> Any:
     """The pool of this name; `stubs` says what happens if there is none."""
     try:
-        return call.services.work_pools.get(name).shown()
+        return pool_shown(call, call.services.work_pools.get(name))
     except RecordNotFound:
         if not from_flow_run(call):
             raise
@@ -154,8 +154,3 @@ def change(call: Call, name: str, body: PoolFields) -> None:
 def delete(call: Call, name: str) -> None:
     """Delete a pool with its queues and workers."""
     call.services.work_pools.delete(name)
-
-
-def queue_shown(queue: Record, pool: str | None) -> dict[str, Any]:
-    """A queue as JSON, with the name of its pool."""
-    return {**queue.shown(), "work_pool_name": pool}

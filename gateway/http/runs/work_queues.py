@@ -14,8 +14,8 @@ from projections.runs import count_flow_runs, scheduled_runs
 from .bodies import Body, FieldsOf
 from .calls import Call, Routes
 from .lists import MOST, Limit, Question, listed, reading
+from .slots import queue_shown
 from .stubs import record_or_stub
-from .work_pools import queue_shown
 
 ROUTES = Routes("/work_queues")
 Fields = Annotated[dict[str, Any], FieldsOf("work_queue")]
@@ -34,30 +34,31 @@ def create(call: Call, body: Fields) -> Any:
         with suppress(RecordExists):
             pools.create({"name": AGENTS, "type": "prefect-agent"})
     if body.get("name") == "default":
-        return queue_shown(pools.queue(AGENTS, "default"), AGENTS)
-    return queue_shown(pools.create_queue(AGENTS, body), AGENTS)
+        return queue_shown(call, pools.queue(AGENTS, "default"), AGENTS)
+    return queue_shown(call, pools.create_queue(AGENTS, body), AGENTS)
 
 
 @ROUTES.look("/filter")
 def filter(call: Call, body: Question) -> Any:
     """Queues of all pools by filters."""
     names: dict[str, str | None] = {}
-    return listed(call, body, QUEUES, lambda one: queue_shown(one, _pool_of(call, one, names)))
+    return listed(call, body, QUEUES, lambda one: queue_shown(call, one, _pool_of(call, one, names)))
 
 
 @ROUTES.get("/name/{name}")
 def named(call: Call, name: str) -> Any:
     """The queue of this name in the pool of old agents."""
-    return queue_shown(call.services.work_pools.queue(AGENTS, name), AGENTS)
+    return queue_shown(call, call.services.work_pools.queue(AGENTS, name), AGENTS)
 
 
 @ROUTES.get("/{id:uuid}")
 def get(call: Call, id: str) -> Any:
     """One queue; `stubs` says what happens if it is not there."""
-    shown = record_or_stub(call, "work_queue", id)
-    pool = shown.get("work_pool_id")
-    name = None if pool is None else call.services.records.open("work_pool", pool).shown()["name"]
-    return {**shown, "work_pool_name": name}
+    try:
+        queue = call.services.records.open("work_queue", id).shown()
+    except RecordNotFound:
+        return record_or_stub(call, "work_queue", id)
+    return queue_shown(call, queue, _pool_of(call, queue, {}))
 
 
 @ROUTES.get("/{id:uuid}/status")

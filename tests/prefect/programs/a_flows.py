@@ -27,7 +27,7 @@ def stitch(one: int, two: int) -> int:
 @flow(name="a-plain", flow_run_name="plain {sample}", version="7", description="Two slices")
 def plain(sample: str, *, options: dict[str, Any] | None = None) -> int:
     get_run_logger().warning("sample %s", sample)
-    return stitch(cut.submit(1), cut.submit(2), wait_for=[cut(3)])
+    return stitch(cut(1), cut(2), wait_for=[cut(3)])
 
 
 @task(retries=2)

@@ -37,7 +37,9 @@ async def endless() -> None:
 def pausing(started: Callable[[UUID], None]) -> str:
     expose()
     started(UUID(flow_run.id))
-    focus = pause_flow_run(wait_for_input=Focus.with_initial_data(depth=3), timeout=120, poll_interval=1)
+    focus = pause_flow_run(
+        wait_for_input=Focus.with_initial_data("How deep?", lens="60x"), timeout=120, poll_interval=1
+    )
     pause_flow_run(timeout=120, poll_interval=1, key="second")
     return f"{focus.depth} {focus.lens}"
 

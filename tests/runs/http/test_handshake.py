@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from typing import Final
+from uuid import UUID
 
 import httpx
 import pytest
@@ -53,6 +54,14 @@ def test_who_has_no_valid_token_is_unauthorized(prefect: Running, given: str) ->
         answer = nobody.post("/api/flows/filter", json={}, headers=headers)
         assert (answer.status_code, answer.json()) == (401, {"exception_message": "Unauthorized"})
         assert answer.headers["www-authenticate"].startswith("Basic")
+
+
+def test_results_go_where_the_client_keeps_them_unless_a_block_is_set(api: httpx.Client) -> None:
+    nowhere = {"default_result_storage_block_id": None}
+    assert api.get("/admin/storage").json().items() >= nowhere.items()
+    unknown = api.put("/admin/storage", json={"default_result_storage_block_id": str(UUID(int=1))})
+    assert unknown.status_code == 404
+    assert api.delete("/admin/storage").status_code == 204
 
 
 def test_what_is_no_route_is_404_in_prefect_s_form(prefect: Running) -> None:

@@ -108,6 +108,9 @@ def test_a_worker_takes_a_run_of_a_deployment(api: httpx.Client) -> None:
     run = made.json()
     assert (made.status_code, run["state"]["type"], run["parameters"]) == (201, "SCHEDULED", {"x": 1, "y": 2})
     assert (run["work_pool_name"], set(run["tags"])) == (pool["name"], {"a", "b"})
+    assert pool["active_slots"] is None
+    assert api.patch(f"/work_pools/{pool['name']}", json={"concurrency_limit": 5}).status_code == 204
+    assert api.get(f"/work_pools/{pool['name']}").json()["active_slots"] == 0
     ask = {"work_queue_names": ["default"], "scheduled_before": before(10)}
     (found,) = api.post(f"/work_pools/{pool['name']}/get_scheduled_flow_runs", json=ask).json()
     assert (found["flow_run"]["id"], found["work_pool_id"]) == (run["id"], pool["id"])
@@ -115,6 +118,8 @@ def test_a_worker_takes_a_run_of_a_deployment(api: httpx.Client) -> None:
     ask = {"deployment_ids": [deployment["id"]], "scheduled_before": before(10)}
     (polled,) = api.post("/deployments/get_scheduled_flow_runs", json=ask).json()
     assert polled["id"] == run["id"]
+    api.post(f"/flow_runs/{run['id']}/set_state", json={"state": {"type": "PENDING"}})
+    assert api.get(f"/work_pools/{pool['name']}").json()["active_slots"] == 1
     assert api.get(path).json()["status"] == "READY"
 
 
