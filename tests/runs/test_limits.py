@@ -297,6 +297,7 @@ def test_never_more_than_the_limit_however_many_take_at_once(shared: Ledger) -> 
     assert granted
     assert 0 < most <= 3
     assert not replayed.state.holdings
+    assert replayed.state == state(shared, id)  # the head is the fold
 
 
 WHAT = ("take", "take", "release", "expire", "nobody", "give_back", "switch", "raise", "lower")
