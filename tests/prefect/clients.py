@@ -30,6 +30,7 @@ def told(home: Path, url: str) -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "PYTHON"))}
     return ours | {
         "PREFECT_HOME": str(home), "PREFECT_PROFILES_PATH": str(home / "profiles.toml"),
+        "PREFECT_LOCAL_STORAGE_PATH": str(home / "storage"),
         "PREFECT_API_URL": url, "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false", "DO_NOT_TRACK": "1",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_RUNNER_POLL_FREQUENCY": "1", "PREFECT_WORKER_QUERY_SECONDS": "1",
