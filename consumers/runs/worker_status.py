@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ledger import Ledger
 from ledger.runs.deployments import Deployments
-from ledger.runs.leases import LeaseKind, RunLeases
+from ledger.runs.leases import LeaseKind, RunLease, RunLeases
 from ledger.runs.records import Record
 from ledger.runs.work_pools import WorkPools
 from projections.runs import records
@@ -41,10 +41,10 @@ class WorkerStatus(Rounds):
         super().__init__(ledger, every=every)
         self._leases, self._rounds = RunLeases(ledger), 0
         pools, deployments = WorkPools(ledger), Deployments(ledger)
-        self._end: dict[LeaseKind, Callable[[str], object]] = {
-            LeaseKind.WORKER: pools.went_offline,
-            LeaseKind.WORK_QUEUE: pools.queue_not_ready,
-            LeaseKind.DEPLOYMENT: deployments.not_ready,
+        self._end: dict[LeaseKind, Callable[[RunLease], object]] = {
+            LeaseKind.WORKER: lambda lease: pools.went_offline(lease.key),
+            LeaseKind.WORK_QUEUE: lambda lease: pools.queue_not_ready(lease.key, lease.renewed_at),
+            LeaseKind.DEPLOYMENT: lambda lease: deployments.not_ready(lease.key, lease.renewed_at),
         }
 
     def run_once(self) -> int:
@@ -54,7 +54,7 @@ class WorkerStatus(Rounds):
         self._rounds += 1
         done = 0
         for kind, end in self._end.items():
-            gone = [lease.key for lease in self._leases.take_expired(kind)]
+            gone = self._leases.take_expired(kind)
             self.each(gone, end)
             done += len(gone)
         return done

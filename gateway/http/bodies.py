@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from typing import Final
 
@@ -10,13 +11,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .problems import problem
 
+PATIENCE: Final = 30.0
+"""Seconds in which a client must send the next part of a body."""
 MAX_BODY: Final = 4 * 1024 * 1024
 """Bytes of a body, at most; an event of the ledger is far smaller."""
+TOO_SLOW: Final = f"the body did not go on for {PATIENCE:g} s"
 TOO_LARGE: Final = f"the body is larger than {MAX_BODY} bytes"
 
 
 class Limits:
-    """Refuses bodies that are too large, with 413, also those that do not say how large they are."""
+    """Refuses bodies that are too large, with 413, also those that do not say so; too slow ones, with 408."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -29,12 +33,18 @@ class Limits:
         if not given.isdigit() or int(given) > MAX_BODY:
             refusal = problem(413, "BodyTooLarge", TOO_LARGE, {"Connection": "close"})
             return await refusal(scope, receive, send)
-        left = MAX_BODY
+        left, whole = MAX_BODY, False
 
         async def counted() -> Message:
-            nonlocal left
-            message = await receive()
-            left -= len(message.get("body", b""))
+            nonlocal left, whole
+            if whole:  # what comes then is the end of the connection
+                return await receive()
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, TOO_SLOW, {"Connection": "close"}) from None
+            left, whole = left - len(message.get("body", b"")), not message.get("more_body", False)
             if left < 0:
                 raise HTTPException(413, TOO_LARGE, {"Connection": "close"})
             return message

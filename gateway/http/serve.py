@@ -17,6 +17,7 @@ HTTP is read by httptools and the loop is uvloop's, both in C.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from threading import Event
 from typing import Final
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ledger import Ledger
 
@@ -35,8 +37,41 @@ GRACE: Final = 10
 """Seconds that requests have to end after a stop."""
 CONNECTIONS: Final = 4096
 """Connections at once; further requests get 503."""
+PROMPT: Final = 30.0
+"""Seconds in which a client must send a request, up to its body."""
 UNSENT: Final = 30_000
 """Milliseconds after which the system drops a connection whose other end takes nothing."""
+
+
+class PromptRequests(HttpToolsProtocol):
+    """uvicorn's protocol of HTTP, which ends connections whose request does not come, with 408."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._waiting = self.loop.call_later(PROMPT, self._end)
+
+    def on_message_begin(self) -> None:
+        """A request begins, the first or a further one."""
+        self._waiting.cancel()
+        self._waiting = self.loop.call_later(PROMPT, self._end)
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The request is there."""
+        self._waiting.cancel()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+        self._waiting.cancel()
+        super().connection_lost(exc)
+
+    def _end(self) -> None:
+        self.transport.write(
+            b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        )
+        self.transport.close()
 
 
 class Server(uvicorn.Server):
@@ -72,7 +107,7 @@ def serve(
     """Serve the ledger until `stop` is set; then requests under way may end. ready: called once."""
     app = make_app(ledger, stop, settings)
     config = uvicorn.Config(
-        app, http="httptools", loop="uvloop", ws=OrderedProtocol, log_config=None, access_log=False,
+        app, http=PromptRequests, loop="uvloop", ws=OrderedProtocol, log_config=None, access_log=False,
         timeout_graceful_shutdown=GRACE, limit_concurrency=CONNECTIONS, server_header=False,
         ws_max_size=MAX_BODY, ws_per_message_deflate=False,  # which costs 300 KB a socket
     )  # fmt: skip

@@ -16,6 +16,7 @@ from .artifacts import Artifacts
 from .blocks import Blocks
 from .client_events import ClientEvents
 from .deployments import Deployments
+from .flow_rules import FLOW_POLICY
 from .flow_run import FlowRun, OpenFlowRun, RunInput, flow_run_shown
 from .flow_runs import FlowRuns
 from .keys import Keys
@@ -39,6 +40,7 @@ __all__ = [
     "Change",
     "ClientEvents",
     "Deployments",
+    "FLOW_POLICY",
     "FlowRun",
     "FlowRunPolicy",
     "FlowRuns",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from ..log.retry import retry_conflicts
 from . import deployment_schedules as schedules_of
 from .flow_run import FlowRun
 from .flow_runs import FlowRuns
-from .json_values import checked_uuid, new_id, plain, time_text
+from .json_values import checked_uuid, kept, new_id, plain, time_text
 from .kinds import DeploymentStatus
 from .leases import LeaseKind, RunLeases
 from .limits import Limits
@@ -69,7 +69,7 @@ class Deployments:
             leases = [] if lease is None else [lease]
         else:
             leases = self.leases.all(LeaseKind.DEPLOYMENT)
-        polled = {one.key: time_text(one.until - timedelta(seconds=one.seconds)) for one in leases}
+        polled = {one.key: time_text(one.renewed_at) for one in leases}
         found = []
         for one in deployments:
             shown = one.shown()
@@ -194,7 +194,7 @@ class Deployments:
         """
         deployment = self.get(id)
         given = self.run_fields(deployment, labels=labels)
-        given["parameters"] = self._filled({**given["parameters"], **plain(dict(parameters or {}))})
+        given["parameters"] = self._filled({**given["parameters"], **kept(parameters or {})})
         enforced = deployment["enforce_parameter_schema"]
         if enforced if enforce_parameter_schema is None else enforce_parameter_schema:
             checked_parameters(given["parameters"], plain(deployment["parameter_openapi_schema"]))
@@ -243,15 +243,15 @@ class Deployments:
                 self.leases.renew(LeaseKind.DEPLOYMENT, opened.id, POLLED)
                 self._set_status(id, DeploymentStatus.READY)
 
-    def not_ready(self, id: str) -> None:
-        """Note that nobody asked for a while; nothing happens where it is deleted."""
-        self._set_status(id, DeploymentStatus.NOT_READY)
+    def not_ready(self, id: str, polled_at: datetime | None = None) -> None:
+        """Note that nobody asked since a time; nothing happens where it is deleted."""
+        self._set_status(id, DeploymentStatus.NOT_READY, last_polled=polled_at)
 
-    def _set_status(self, id: str, status: DeploymentStatus) -> None:
+    def _set_status(self, id: str, status: DeploymentStatus, **more: Any) -> None:
         def attempt() -> None:
             opened = self.records.open("deployment", id)
             if opened.is_present:
-                opened.change({"status": status})
+                opened.change({"status": status, **more})
                 self.ledger.commit(opened)
 
         retry_conflicts(attempt)
@@ -356,7 +356,7 @@ class Deployments:
         template = plain(self.pools.get(pool_name)["base_job_template"])
         if schema := template.get("variables"):
             try:
-                checked_parameters(plain(dict(variables)), schema, partial=True)
+                checked_parameters(kept(variables), schema, partial=True)
             except BadParameters as error:
                 raise BadParameters("job_variables", error.wrong) from None
 

@@ -206,7 +206,7 @@ class DeploymentFields(Fields):
     concurrency_options: ConcurrencyOptions | None = None
     job_variables: JsonObject = {}
     parameters: JsonObject = {}
-    pull_steps: list[JsonObject] | None = None
+    pull_steps: list[JsonObject] | None = []
     tags: list[str] = []
     labels: Labels | None = {}
     work_pool_id: Id | None = None

@@ -8,7 +8,7 @@ decides. The table may be lost; whoever depends on a lease puts it again (`put_i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -47,6 +47,11 @@ class RunLease(NamedTuple):
     seconds: float
     data: Mapping[str, Any]
     taken_at: datetime
+
+    @property
+    def renewed_at(self) -> datetime:
+        """When it was renewed last."""
+        return self.until - timedelta(seconds=self.seconds)
 
 
 class RunLeases:

@@ -25,7 +25,6 @@ from ..errors import BadInput
 from .records import PRESENT, OpenRecord, RecordState
 from .records import evolve as evolve_record
 
-_TO_ITS_CREATOR: Final = ("denied_slots", "avg_slot_occupancy_seconds")
 NOBODY: Final = ""
 """The lease of slots that were taken without one: they come back by decay, or by a number given back."""
 TAG: Final = "tag:"
@@ -40,6 +39,7 @@ NEARLY: Final = 1e-9
 """By how much a sum of decayed slots may miss a whole number."""
 SAMPLES: Final = 2
 """The average occupancy is over this many releases of each slot (spec S3-61)."""
+_TO_ITS_CREATOR: Final = ("denied_slots", "avg_slot_occupancy_seconds")
 
 Json = Mapping[str, Any]
 

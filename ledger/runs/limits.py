@@ -170,8 +170,13 @@ class Limits:
         return Opened(tuple(there), self.leases.clock())
 
     def holding(self, lease: str) -> list[Limit]:
-        """The limits of which a lease holds slots."""
-        return [limit for limit in self.all().states() if lease in limit.holdings]
+        """The limits of which a lease holds slots. All limits are read if the row of the lease names none."""
+        row = self.leases.get(LeaseKind.SLOTS, lease)
+        if row is not None and not row.data["limits"]:
+            return []
+        named = () if row is None else self.opened(ids=row.data["limits"]).states()
+        held = [limit for limit in named if lease in limit.holdings]
+        return held or [limit for limit in self.all().states() if lease in limit.holdings]
 
     # Taking
 
@@ -197,20 +202,30 @@ class Limits:
         def attempt() -> Taken | Full:
             opened = self.opened(names)
             _check(opened, slots, mode)
-            found = appends_to_take(opened, held_by, slots=slots, holder=holder, seconds=lease_seconds)
-            if isinstance(found, Full):
-                self.ledger.append_all(found.appends)
-                return found
-            if lease_seconds is not None:
-                self.lease(held_by, opened, slots, lease_seconds, holder)
-            if found:
-                self.ledger.append_all(found)
-            return Taken(held_by or None, opened.states())
+            return self._take(opened, held_by, slots, holder, lease_seconds)
 
         try:
             return retry_conflicts(attempt, attempts=ATTEMPTS)
         except StreamConflict:  # others take and release all the time; the client asks again
             return Full(BUSY * random.uniform(*SPREAD), tuple(names))
+
+    def _take(
+        self,
+        opened: Opened,
+        lease: str,
+        slots: int,
+        holder: Mapping[str, Any] | None,
+        seconds: float | None,
+    ) -> Taken | Full:
+        found = appends_to_take(opened, lease, slots=slots, holder=holder, seconds=seconds)
+        if isinstance(found, Full):
+            self.ledger.append_all(found.appends)
+            return found
+        if seconds is not None:
+            self.lease(lease, opened, slots, seconds, holder)
+        if found:
+            self.ledger.append_all(found)
+        return Taken(lease or None, opened.states())
 
     def lease(
         self,
@@ -270,9 +285,7 @@ class Limits:
 
     def release(self, lease: str) -> list[Limit]:
         """Give back what a lease holds; the limits of which it held slots. A repeat changes nothing."""
-        row = self.leases.get(LeaseKind.SLOTS, lease)
-        ids = row.data["limits"] if row is not None else [limit.id for limit in self.holding(lease)]
-        released = self._release(lease, ids, "released")
+        released = self._release(lease, [limit.id for limit in self.holding(lease)], "released")
         self.forget(lease)
         return released
 

@@ -295,22 +295,18 @@ def recorded(
 ) -> bool:
     """Record on the open run what became of the proposal; returns whether there is anything to append."""
     asked, state = change.intended, change.proposed
-    common: dict[str, Any] = {
-        "rule": change.rule,
-        "reason": change.reason,
-        "initial": None if change.initial is None else named(change.initial),
-        "transition_id": asked.detail("transition_id"),
-        "forced": change.forced,
-    }
+    common: dict[str, Any] = {name: getattr(change, name) for name in ("rule", "reason", "forced")}
+    common["initial"] = None if change.initial is None else named(change.initial)
+    common["transition_id"] = asked.detail("transition_id")
     if state is not None:
-        proposed = named(asked) if change.status is Verdict.REJECT else None
-        common |= {"status": state.type.lower(), "state": state.recorded(), "proposed": proposed}
-        facts: list[Event] = [state_set(**common, changes=change.changes), *change.facts]
+        common["proposed"] = named(asked) if change.status is Verdict.REJECT else None
+        common |= {"status": state.type.lower(), "state": state.recorded(), "changes": change.changes}
+        facts: list[Event] = [state_set(**common), *change.facts]
     elif _is_repeated(change):
         facts = []
     else:
         common |= {"verdict": change.status, "delay_seconds": change.delay_seconds}
-        facts = [refused(proposed=asked.recorded(), **common)]
+        facts = [refused(**common, proposed=asked.recorded())]
     for fact in facts:
         opened.record(fact)
     return bool(facts)

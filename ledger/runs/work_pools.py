@@ -12,7 +12,7 @@ comes online or goes offline, a queue or a pool that becomes READY or NOT_READY.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from ..errors import RecordExists, RecordNotFound, RecordProtected
@@ -118,6 +118,7 @@ class WorkPools:
         def attempt() -> Record:
             others = {queue.id: queue["priority"] for queue in self.records.below("work_queue", pool.id)}
             id, given = new_id(), {**fields, "work_pool_id": pool.id}
+            given["description"] = given.get("description") or ""
             if given.get("priority") is None:
                 given["priority"] = first_free(others.values())
             streams = self.records.prepared("work_queue", given, id=id)
@@ -183,9 +184,9 @@ class WorkPools:
             if queue["status"] == PoolStatus.NOT_READY:
                 self._set_status("work_queue", queue.id, PoolStatus.NOT_READY, PoolStatus.READY)
 
-    def queue_not_ready(self, id: str) -> None:
-        """Note that nobody polled a queue for a while; nothing happens where it is paused or deleted."""
-        self._set_status("work_queue", id, PoolStatus.READY, PoolStatus.NOT_READY)
+    def queue_not_ready(self, id: str, polled_at: datetime | None = None) -> None:
+        """Note that nobody polled a queue since a time; nothing happens where it is paused or deleted."""
+        self._set_status("work_queue", id, PoolStatus.READY, PoolStatus.NOT_READY, last_polled=polled_at)
 
     def _queue_status(self, id: str, before: Mapping[str, Any], paused: bool) -> str:
         if paused:
@@ -194,11 +195,11 @@ class WorkPools:
             return str(before["status"])
         return PoolStatus.READY if self.leases.lasting(LeaseKind.WORK_QUEUE, [id]) else PoolStatus.NOT_READY
 
-    def _set_status(self, kind: str, id: str, old: str, new: str) -> None:
+    def _set_status(self, kind: str, id: str, old: str, new: str, **more: Any) -> None:
         def attempt() -> None:
             opened = self.records.open(kind, id)
             if opened.is_present and opened.state.fields["status"] == old:
-                opened.change({"status": new, **(_now(new) if kind == "work_pool" else {})})
+                opened.change({"status": new, **(_now(new) if kind == "work_pool" else {}), **more})
                 self.ledger.commit(opened)
 
         retry_conflicts(attempt)
@@ -243,7 +244,7 @@ class WorkPools:
         for worker in workers:
             shown, lease = worker.shown(), leases.get(worker.id)
             if lease is not None:
-                shown["last_heartbeat_time"] = time_text(lease.until - timedelta(seconds=lease.seconds))
+                shown["last_heartbeat_time"] = time_text(lease.renewed_at)
             if lease is None or lease.until < now:
                 shown["status"] = WorkerStatus.OFFLINE.value
             found.append(shown)

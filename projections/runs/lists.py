@@ -244,7 +244,11 @@ def _order(kind: str, sort: str | None, filters: Filters) -> sql.Composed:
     if name not in known:
         raise BadInput(f"sort {shown(name)} must be one of: {', '.join(known)}")
     way = {False: sql.SQL("{} ASC NULLS LAST"), True: sql.SQL("{} DESC NULLS LAST")}
-    places = [way[down].format(place.of(filters.table, filters.views)) for place, down in known[name]]
+    places = [
+        way[down].format(place.of(filters.table, filters.views))
+        for place, down in known[name]
+        if place != column("id")
+    ]
     by_id = sql.SQL("{}.id DESC" if known[name][-1][1] else "{}.id ASC").format(sql.Identifier(filters.table))
     return sql.SQL(", ").join([*places, by_id])
 

@@ -41,11 +41,12 @@ from tests.docs.tables import tables
 FOLDER = ROOT / "docs" / "reference"
 PACKAGES = (
     "ledger", "ledger.domain", "ledger.pipelines", "ledger.machines", "ledger.jobs", "ledger.builds",
-    "ledger.exchange",
+    "ledger.runs", "ledger.exchange",
     "projections", "projections.views", "projections.audit", "projections.verify",
     "projections.time_travel", "projections.pipelines", "projections.machines", "projections.jobs",
-    "projections.builds",
-    "consumers", "consumers.jobs", "consumers.builds", "consumers.kafka", "consumers.kafka.broker",
+    "projections.builds", "projections.runs",
+    "consumers", "consumers.jobs", "consumers.builds", "consumers.runs",
+    "consumers.runs.imports", "consumers.kafka", "consumers.kafka.broker",
     "consumers.prefect_flows",
     "ledger.store", "ledger.embedded",
 )  # fmt: skip

@@ -30,6 +30,7 @@ def told(home: Path, url: str) -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "PYTHON"))}
     return ours | {
         "PREFECT_HOME": str(home), "PREFECT_PROFILES_PATH": str(home / "profiles.toml"),
+        "PREFECT_LOCAL_STORAGE_PATH": str(home / "storage"),
         "PREFECT_API_URL": url, "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false", "DO_NOT_TRACK": "1",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_RUNNER_POLL_FREQUENCY": "1", "PREFECT_WORKER_QUERY_SECONDS": "1",
@@ -48,8 +49,8 @@ class Ended:
     report: Mapping[str, Any]
 
 
-def play(version: str, program: str, home: Path, url: str) -> Ended:
-    """Run a program with a version of Prefect against a server, to its end."""
+def play(version: str, program: str, home: Path, url: str, *, patience: float = PATIENCE) -> Ended:
+    """Run a program with a version of Prefect against a server, to its end, for at most so many seconds."""
     home.mkdir(parents=True)
     with (home / "said.log").open("wb") as said:
         process = subprocess.Popen(
@@ -57,7 +58,7 @@ def play(version: str, program: str, home: Path, url: str) -> Ended:
             stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
-            code = process.wait(PATIENCE)
+            code = process.wait(patience)
         except subprocess.TimeoutExpired:
             code = -1
         finally:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
 EVENTS: Final = b"GET /api/events/in "
+STARTING: Final = 60.0
+"""Seconds for which a server may be away."""
 _CLOSE: Final = 0x8
 
 
@@ -40,9 +43,7 @@ class KillingProxy:
                 threading.Thread(target=self._join, args=(client,), daemon=True).start()
 
     def _join(self, client: socket.socket) -> None:
-        try:
-            server = socket.create_connection(self._upstream)
-        except OSError:
+        if (server := self._connected()) is None:
             client.close()
             return
         first = client.recv(65536)
@@ -53,6 +54,15 @@ class KillingProxy:
                 with contextlib.suppress(OSError):
                     self._watch(server, client)
             _pass(server, client)
+
+    def _connected(self) -> socket.socket | None:
+        """A connection to the server; one that is started again is waited for."""
+        deadline = time.monotonic() + STARTING
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                return socket.create_connection(self._upstream)
+            time.sleep(0.05)
+        return None
 
     def _watch(self, server: socket.socket, client: socket.socket) -> None:
         """Pass on what the server sends on a socket of events, up to its close."""

@@ -8,7 +8,9 @@ from typing import Any
 
 from tests.prefect.clients import PROGRAMS
 
-UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}([0-9a-f]{8})?")
+UUID = re.compile(
+    r"(?<![0-9a-f])[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}([0-9a-f]{8})?(?![0-9a-f])"
+)
 TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d| UTC)?")
 AGO = re.compile(r"\b(a few seconds|a minute|an hour|\d+ (seconds?|minutes?|hours?)) ago\b|\bnow\b")
 SLUG = re.compile(r"[a-z]+-[a-z]+")

@@ -255,7 +255,7 @@ def bodies(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_no_value_becomes_sql(world: World, data: st.DataObject) -> None:
     """Any filter is answered, or refused as bad input; the server never sees wrong SQL."""
@@ -274,7 +274,7 @@ def test_no_value_becomes_sql(world: World, data: st.DataObject) -> None:
         return
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     names=st.sets(st.sampled_from(["red-ant", "blue-bee", "none"])),
     types=st.sets(st.sampled_from(["RUNNING", "SCHEDULED", "COMPLETED"])),

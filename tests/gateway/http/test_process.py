@@ -15,6 +15,7 @@ import httpx
 import psycopg
 import pytest
 
+from gateway.http import bodies, serve
 from gateway.http.bodies import MAX_BODY
 from ledger import Ledger
 from ledger.tokens import Role, Tokens
@@ -154,3 +155,21 @@ def test_a_slow_client_does_not_hold_the_others_up(served: Running, client: http
         for one in (slow, slower):
             one.sendall(head(served, "Content-Length: 100")[:-2])
         assert client.get("/streams").status_code == 200
+
+
+def test_clients_that_do_not_go_on_are_told_so(
+    served: Running, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "PROMPT", 0.2)
+    monkeypatch.setattr(bodies, "PATIENCE", 0.2)
+    whole, half = head(served, "Content-Length: 100"), head(served)[:-2]
+    for begin in (b"", b"GET /", half, whole, whole + b'{"operation"'):
+        with connected(served) as slow:
+            slow.sendall(begin)
+            assert slow.recv(65536).startswith(b"HTTP/1.1 408 "), begin
+    with connected(served) as slow:
+        slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert slow.recv(65536).startswith(b"HTTP/1.1 200 ")
+        slow.sendall(b"GET /hea")
+        assert slow.recv(65536).startswith(b"HTTP/1.1 408 "), "the second request as well"
+    assert client.get("/healthz").status_code == 200
