@@ -88,6 +88,10 @@ def frozen(value: Any) -> Any:
         items = {key: item if type(item) in _LEAVES else frozen(item) for key, item in value.items()}
         object.__setattr__(made, "_items", items)
         return made
+    if kind is FrozenDict and all(type(item) in _LEAVES for item in items_of(value).values()):
+        return value
+    if kind is tuple and all(type(item) in _LEAVES for item in value):
+        return value
     if kind is list:
         return tuple([item if type(item) in _LEAVES else frozen(item) for item in value])
     match value:
