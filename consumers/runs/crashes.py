@@ -21,7 +21,7 @@ from ledger.runs.leases import LeaseKind, RunLease, RunLeases
 from ledger.runs.states import crashed
 from projections.runs import flow_runs
 
-from .listening import KEY
+from .listening import listening_since
 from .rounds import Rounds
 
 SQL = Statements(__package__, "crashes")
@@ -46,12 +46,10 @@ class Crashes(Rounds):
         if self._rounds % SWEEP == 0:
             self._sweep()
         self._rounds += 1
-        if not self._leases.lasting(LeaseKind.LISTENING, [KEY]):
+        since = listening_since(self._leases)
+        if since is None:
             return 0
-        mark = self._leases.get(LeaseKind.LISTENING, KEY)
-        if mark is None:
-            return 0
-        gone = self._leases.take_expired(LeaseKind.FLOW_RUN, since=mark.taken_at)
+        gone = self._leases.take_expired(LeaseKind.FLOW_RUN, since=since)
         return self.each(gone, self._crash)
 
     def _crash(self, lease: RunLease) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from datetime import datetime
 from typing import Final, Self
 
 from ledger import Ledger, LedgerError
@@ -20,6 +21,14 @@ LASTS: Final = 30.0
 KEY: Final = "events"
 
 _log = logging.getLogger(__name__)
+
+
+def listening_since(leases: RunLeases) -> datetime | None:
+    """Since when servers have heard clients without a gap; None while there is none."""
+    if not leases.lasting(LeaseKind.LISTENING, [KEY]):
+        return None
+    mark = leases.get(LeaseKind.LISTENING, KEY)
+    return None if mark is None else mark.taken_at
 
 
 class Listening:

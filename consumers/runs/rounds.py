@@ -8,7 +8,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import ClassVar, TypeVar
 
-from ledger import Ledger, LedgerError, RecordNotFound, RunNotFound, SchemaMismatch, StreamConflict
+from ledger import (
+    Ledger,
+    LedgerError,
+    RecordNotFound,
+    RunNotFound,
+    SchemaMismatch,
+    ServerUnavailable,
+    StreamConflict,
+)
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -33,12 +41,17 @@ class Rounds(ABC):
         """One round; returns how many were changed. Raises ServerUnavailable."""
 
     def run(self, stop: threading.Event) -> None:
-        """Rounds until `stop` is set. One that fails is logged, and the next one follows."""
+        """Rounds until `stop` is set. One that fails is logged, and the next one follows.
+
+        Raises ServerUnavailable.
+        """
         while not stop.is_set():
             try:
                 self.run_once()
             except SchemaMismatch as error:  # the views are not made yet: nobody is nominated
                 _log.debug("the service %s waits: %s", self.NAME, error)
+            except ServerUnavailable:  # said once, and tried again, by who runs the service
+                raise
             except LedgerError:
                 _log.exception("a round of the service %s failed; the next is in %s s", self.NAME, self.every)
             stop.wait(self.every)
@@ -55,6 +68,8 @@ class Rounds(ABC):
                 done += bool(act(one))
             except (StreamConflict, RunNotFound, RecordNotFound):
                 continue
+            except ServerUnavailable:
+                raise
             except LedgerError:
                 _log.exception("the service %s could not act on %s", self.NAME, one)
         return done

@@ -19,6 +19,7 @@ from ledger.runs.limit import NOBODY, Holding
 from ledger.runs.limits import Limits, row_of
 from ledger.runs.task_run import OpenTaskRun
 
+from .listening import listening_since
 from .rounds import Rounds
 
 KEEP: Final = 24 * 3600.0
@@ -45,7 +46,8 @@ class SlotLeases(Rounds):
 
     def run_once(self) -> int:
         """Give back what is over now; how many leases gave back slots."""
-        gone = self._leases.take_expired(LeaseKind.SLOTS, kept=LeaseKind.LOST_SLOTS, keep=KEEP)
+        since = listening_since(self._leases)  # before, no client could renew
+        gone = self._leases.take_expired(LeaseKind.SLOTS, since=since, kept=LeaseKind.LOST_SLOTS, keep=KEEP)
         freed = self.each(gone, self._expire)
         if self._rounds % SWEEP == 0:
             self._leases.take_expired(LeaseKind.LOST_SLOTS)

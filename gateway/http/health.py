@@ -12,8 +12,9 @@ from .access import OPEN, READER, Log
 from .answers import answer, told
 from .models import Health
 from .problems import Refusal
+from .reading import PlannedRoute
 
-ROUTES = APIRouter(tags=["health"])
+ROUTES = APIRouter(route_class=PlannedRoute, tags=["health"])
 
 
 @ROUTES.get("/healthz", dependencies=[OPEN], **told(Health))

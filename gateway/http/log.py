@@ -14,9 +14,10 @@ from ..cli.output import event_json
 from .access import READER, Log
 from .answers import raw_page, told
 from .models import EventShown
+from .reading import PlannedRoute
 from .server_sent_events import EventStream, News
 
-ROUTES = APIRouter(tags=["log"], dependencies=[READER])
+ROUTES = APIRouter(route_class=PlannedRoute, tags=["log"], dependencies=[READER])
 After = Annotated[int, Query(ge=0, lt=2**62, description="Only after this position.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
 Topics = Annotated[list[str] | None, Query(description="Only these topics.", max_length=100)]

@@ -21,8 +21,9 @@ from .conditions import IfNoneMatch, is_unchanged
 from .log import Limit, Prefix
 from .models import EventShown, StateListed, StreamListed, StreamShown
 from .problems import Refusal
+from .reading import PlannedRoute
 
-ROUTES = APIRouter(tags=["streams"], dependencies=[READER])
+ROUTES = APIRouter(route_class=PlannedRoute, tags=["streams"], dependencies=[READER])
 At = Annotated[
     str | None, Query(description="As of a time, such as 2026-03-01T14:00+01:00 or now-2h.", max_length=100)
 ]

@@ -18,8 +18,9 @@ from .answers import page, raw_page, told
 from .log import After, Limit
 from .models import ViewShown
 from .problems import Refusal
+from .reading import PlannedRoute
 
-ROUTES = APIRouter(tags=["views"], dependencies=[READER])
+ROUTES = APIRouter(route_class=PlannedRoute, tags=["views"], dependencies=[READER])
 Where = Annotated[
     list[str],
     Query(description="COLUMN=VALUE: only rows with this value.", max_length=20, examples=["status=failed"]),

@@ -41,7 +41,7 @@ def body(value: Any, plain: Callable[[Any], Any] | None = None) -> str:
     """
     try:
         text = _sized(_ENCODE(value))
-        if not _SUSPECT.search(text) and _regular(value, 1):
+        if not _is_suspect(text) and _regular(value, 1):
             return text
     except BadBody:
         raise
@@ -51,6 +51,11 @@ def body(value: Any, plain: Callable[[Any], Any] | None = None) -> str:
         return body(plain(value))
     # The slow way finds the place of an error, and accepts types that json does not support.
     return _sized("".join(_walk(value, "", 1)))
+
+
+def _is_suspect(text: str) -> bool:
+    """Whether _SUSPECT is in it; nearly always a plain search, which takes a tenth of the time, says no."""
+    return ("-0.0" in text or "e+" in text or "\\u0000" in text) and _SUSPECT.search(text) is not None
 
 
 def _sized(text: str) -> str:

@@ -109,8 +109,10 @@ class ClientEvents:
             try:
                 taken = batch.take(some, answers)
                 batch.commit()
-            except (StreamConflict, AppendUncertain):  # what may be recorded already is found by its id
-                self._forget(batch)
+            except (StreamConflict, AppendUncertain) as error:
+                # What may be recorded already is found by its id. After a second conflict, all is read anew.
+                is_known = attempt == 1 and isinstance(error, StreamConflict)
+                self._forget(batch, cast(StreamConflict, error).stream if is_known else None)
                 if attempt == ATTEMPTS:
                     raise
             except BaseException:
@@ -158,10 +160,15 @@ class ClientEvents:
         while len(self._open) > self._kept:
             self._open.popitem(last=False)
 
-    def _forget(self, batch: _Batch) -> None:
-        """Close the streams of a batch: what was decided on them is not recorded."""
+    def _forget(self, batch: _Batch, conflicting: str | None = None) -> None:
+        """Close the streams of a batch: what was decided on them is not recorded.
+
+        conflicting: close only this one and those that were taken for new; the others become as before.
+        """
         for name in batch.streams:
             self._open.pop(name, None)
+        if conflicting is not None:
+            self._open.update(batch.undone(conflicting))
 
 
 class _Target(NamedTuple):
@@ -181,6 +188,7 @@ class _Batch:
         self.ledger, self.targets = ledger, targets
         self._meta = _around_time(meta)
         self.streams = {one.name: one for target in targets for one in target if one is not None}
+        self._before = {name: (one.state, one.version) for name, one in self.streams.items()}
         self.bodies: dict[str, list[Body]] = {}
         self._size = 0
 
@@ -206,6 +214,18 @@ class _Batch:
         recorded_at = self.ledger.append_all(appends).recorded_at
         for name in self.bodies:
             self.streams[name].settle(recorded_at)
+
+    def undone(self, conflicting: str) -> dict[str, Opened]:
+        """The streams as they were before the batch, without the one that conflicts and without new ones."""
+        kept = dict[str, Opened]()
+        for name, (state, version) in self._before.items():
+            if version and name != conflicting:
+                stream = kept[name] = self.streams[name]
+                stream.restore(state, version)
+                stream.news.clear()
+                if isinstance(stream, OpenTaskRun):
+                    stream.sent = None
+        return kept
 
     def _report(self, one: StateReport, target: _Target) -> None:
         run = cast(OpenTaskRun, target.stream)

@@ -24,7 +24,7 @@ from ..log.retry import retry_conflicts
 from . import deployment_schedules as schedules_of
 from .flow_run import FlowRun
 from .flow_runs import FlowRuns
-from .json_values import checked_uuid, new_id, plain, time_text
+from .json_values import checked_uuid, kept, new_id, plain, time_text
 from .kinds import DeploymentStatus
 from .leases import LeaseKind, RunLeases
 from .limits import Limits
@@ -194,7 +194,7 @@ class Deployments:
         """
         deployment = self.get(id)
         given = self.run_fields(deployment, labels=labels)
-        given["parameters"] = self._filled({**given["parameters"], **plain(dict(parameters or {}))})
+        given["parameters"] = self._filled({**given["parameters"], **kept(parameters or {})})
         enforced = deployment["enforce_parameter_schema"]
         if enforced if enforce_parameter_schema is None else enforce_parameter_schema:
             checked_parameters(given["parameters"], plain(deployment["parameter_openapi_schema"]))
@@ -356,7 +356,7 @@ class Deployments:
         template = plain(self.pools.get(pool_name)["base_job_template"])
         if schema := template.get("variables"):
             try:
-                checked_parameters(plain(dict(variables)), schema, partial=True)
+                checked_parameters(kept(variables), schema, partial=True)
             except BadParameters as error:
                 raise BadParameters("job_variables", error.wrong) from None
 

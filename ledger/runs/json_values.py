@@ -15,27 +15,33 @@ from math import isfinite
 from typing import Any
 from uuid import UUID, uuid4
 
+from ..domain.canonical_json import MAX_DEPTH
 from ..errors import BadInput, shown
 
 _LEAVES = frozenset({str, int, bool, type(None)})
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
-def kept(value: Any) -> Any:
-    """A value as it is kept: plain dicts, lists, texts, numbers. Raises BadInput for what is not JSON."""
+def kept(value: Any, depth: int = 1) -> Any:
+    """A value as it is kept: plain dicts, lists, texts, numbers.
+
+    Raises BadInput for what is not JSON, or nested deeper than an event may be.
+    """
     if type(value) in _LEAVES:
         return value
+    if depth > MAX_DEPTH:
+        raise BadInput(f"a value is nested deeper than {MAX_DEPTH} levels")
     match value:
         case Enum():
-            return kept(value.value)
+            return kept(value.value, depth)
         case float():
             return (value or 0.0) if isfinite(value) else None
         case Mapping():
-            return {str(key): kept(item) for key, item in value.items()}
+            return {str(key): kept(item, depth + 1) for key, item in value.items()}
         case list() | tuple():
-            return [kept(item) for item in value]
+            return [kept(item, depth + 1) for item in value]
         case Set():
-            return sorted(kept(item) for item in value)
+            return sorted(kept(item, depth + 1) for item in value)
         case datetime():
             return time_text(value)
         case UUID() | str() | int():

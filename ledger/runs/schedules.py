@@ -25,8 +25,8 @@ ANCHOR: Final = datetime(2020, 1, 1)  # noqa: DTZ001  local time
 """Where intervals and recurrences without a start begin, in the schedule's time zone."""
 LONGEST: Final = 6500
 """Maximum number of characters of an RRULE."""
-HORIZON: Final = timedelta(days=366 * 20)
-"""How far ahead an RRULE is searched, so that one that never matches ends."""
+MOST: Final = 100_000
+"""Maximum COUNT of an RRULE whose times within a day are filtered: they are walked one by one."""
 CANDIDATES: Final = 1000
 """How many days of a cron expression are looked at for one whose day must match twice."""
 ALIASES: Final = {
@@ -39,6 +39,8 @@ ALIASES: Final = {
     "@hourly": "0 * * * *",
 }
 """Names that stand for cron expressions."""
+_DAYS: Final = {"bymonth", "bymonthday", "byweekday", "byyearday", "byweekno", "byeaster"}
+"""What chooses the days of an RRULE."""
 _STEPS: Final = (None, None, timedelta(weeks=1), timedelta(days=1), timedelta(hours=1), timedelta(minutes=1),
                  timedelta(seconds=1))  # fmt: skip
 """By the number of an RRULE's frequency: the time between two of its periods, where it is always the same."""
@@ -60,7 +62,7 @@ def checked_schedule(schedule: Mapping[str, Any], now: datetime | None = None) -
     elif kinds == ["cron"]:
         checked_cron(_seconds_first(schedule["cron"]), _timezone(schedule), now)
     else:
-        _rules(schedule, now)
+        next(instants(schedule, now), None)
     return kept
 
 
@@ -186,29 +188,55 @@ def _rules(schedule: Mapping[str, Any], after: datetime) -> Any:
         raise BadInput(f"rrule {shown(text)} must be text of at most {LONGEST} characters")
     try:
         found: Any = rrulestr(text, dtstart=ANCHOR, ignoretz=True)
+        local = after.astimezone(where).replace(tzinfo=None)
+        if isinstance(found, rrule):
+            return _nearby(found, local)
+        found._rrule = [_nearby(one, local) for one in found._rrule]
+        found._exrule = [_nearby(one, local) for one in found._exrule]
+        return found
+    except BadInput:
+        raise
     except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
         raise BadInput(f"rrule {shown(text)} is not a recurrence rule: {error}") from None
-    local = after.astimezone(where).replace(tzinfo=None)
-    if isinstance(found, rrule):
-        return _nearby(found, local)
-    found._rrule = [_nearby(one, local) for one in found._rrule]
-    found._exrule = [_nearby(one, local) for one in found._exrule]
-    return found
 
 
 def _nearby(rule: Any, local: datetime) -> Any:
-    """The same rule, begun a whole number of periods later, and ended at the horizon.
+    """The same rule, begun a whole number of periods later: to walk from its start to now takes minutes.
 
-    To walk from its start to now would take minutes for a rule by the second.
+    A rule whose days never come is walked to the year 9999; it is replaced by one that has ended. Raises
+    BadInput for a rule that would have to be walked from its start and is too long.
     """
-    step = _STEPS[rule._freq]
-    start = rule._dtstart
-    changes: dict[str, Any] = {}
-    if rule._count is None:
-        changes["until"] = min(rule._until or local + HORIZON, local + HORIZON)
-        if step is not None and (periods := (local - start) // (step * rule._interval) - 2) > 0:
-            changes["dtstart"] = start + periods * step * rule._interval
-    return rule.replace(**changes)
+    step, filters = _STEPS[rule._freq], {name for name, value in rule._original_rule.items() if value}
+    if step is None:
+        return rule
+    if filters & _DAYS and not _has_days(rule, local):
+        return _ended(rule)
+    if rule._count is not None and filters:
+        if step < timedelta(days=1) and rule._count > MOST:
+            raise BadInput(f"rrule: COUNT {rule._count} must be at most {MOST} for a rule within days")
+        return rule
+    periods = max(0, (local - rule._dtstart) // (step * rule._interval) - 2)
+    if rule._count is not None and periods >= rule._count:
+        return _ended(rule)
+    left = None if rule._count is None else rule._count - periods
+    return rule.replace(dtstart=rule._dtstart + periods * step * rule._interval, count=left)
+
+
+def _ended(rule: Any) -> Any:
+    """A rule without any time."""
+    from dateutil.rrule import DAILY, rrule
+
+    return rrule(DAILY, dtstart=rule._dtstart, until=rule._dtstart - timedelta(days=1))
+
+
+def _has_days(rule: Any, local: datetime) -> bool:
+    """Whether the days of a rule ever come; asked of a rule by the year, which is walked soon."""
+    from dateutil.rrule import YEARLY
+
+    start = min(rule._dtstart, local).replace(month=1, day=1)
+    once = {"byhour": 0, "byminute": 0, "bysecond": 0, "bysetpos": None}
+    by_year = rule.replace(freq=YEARLY, interval=1, dtstart=start, until=None, count=None, **once)
+    return next(iter(by_year), None) is not None
 
 
 def _of_rules(schedule: Mapping[str, Any], after: datetime) -> Iterator[datetime]:
@@ -216,5 +244,9 @@ def _of_rules(schedule: Mapping[str, Any], after: datetime) -> Iterator[datetime
     local = after.astimezone(where).replace(tzinfo=None) - timedelta(
         hours=3
     )  # more than clocks are changed by
-    for at in _rules(schedule, after).xafter(local, inc=True):
-        yield _utc(at, where)
+    found = _rules(schedule, after).xafter(local, inc=True)
+    try:
+        for at in found:
+            yield _utc(at, where)
+    except ValueError as error:  # hours or minutes that its interval never meets
+        raise BadInput(f"rrule {shown(schedule['rrule'])} is not a recurrence rule: {error}") from None

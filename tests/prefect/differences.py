@@ -157,6 +157,24 @@ MEANT: tuple[Difference, ...] = (
         "wait for the view, for one second at most",
         "who writes reads what was written",
     ),
+    Difference(
+        "automations",
+        "triggers are evaluated, and actions run",
+        "kept, listed and changed; nothing evaluates their triggers",
+        "a reactor on the log does what an automation does, and its progress is kept",
+    ),
+    Difference(
+        "parameters that are Jinja templates (`__prefect_kind: jinja`)",
+        "rendered by the server",
+        "refused; JSON and variables are filled in",
+        "a template of a client is no code that a server should run",
+    ),
+    Difference(
+        "the key of block values",
+        "in the same database as the values, unless it is set by hand",
+        "in a file or a variable outside of the database, and rotated by command",
+        "who has the database or a backup of it must not be able to read secrets",
+    ),
 )
 
 

@@ -27,6 +27,7 @@ from ledger.runs.default_storage import DefaultStorage
 from ledger.runs.keys import Key, Keys, default_file
 from ledger.runs.records import Record
 from ledger.runs.secret_fields import HIDDEN, hidden, put_back, secret_paths
+from tests.runs.given_reads import projector
 
 _numbers = count(1)
 RECORDED = json.loads((Path(__file__).parent / "block_schemas.json").read_text())
@@ -127,7 +128,7 @@ def test_secrets_are_hidden_from_who_does_not_ask_for_them(blocks: Blocks, schem
         blocks.create(document(schema))
 
 
-def test_no_value_is_in_clear_in_events_heads_logs_errors_or_representations(
+def test_no_value_is_in_clear_in_events_heads_views_logs_errors_or_representations(
     blocks: Blocks, schema: Record, shared: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -146,8 +147,12 @@ def test_no_value_is_in_clear_in_events_heads_logs_errors_or_representations(
         with pytest.raises((BadRecord, RecordExists)) as refused:
             blocks.create(wrong)
         errors.append(repr(refused.value))
+    projector(shared).catch_up()
+    with shared.reader() as connection:
+        rows = connection.execute("SELECT r::text FROM ledger_views.run_records r").fetchall()
+    assert any(made["id"] in row for (row,) in rows)
     seen = [
-        *(f"{event} {event.event!r}" for event in shared.read(name)), repr(head), repr(record),
+        *(f"{event} {event.event!r}" for event in shared.read(name)), repr(head), repr(record), repr(rows),
         repr(record.shown()), repr(changed["data"]["password"]), repr(blocks.keys.newest()), *errors,
         caplog.text,
     ]  # fmt: skip

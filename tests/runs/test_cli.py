@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
@@ -13,12 +16,12 @@ import pytest
 from gateway.cli.errors import Code
 from ledger import Ledger
 from ledger.domain.known import KNOWN
-from ledger.runs import FlowRuns
+from ledger.runs import FlowRuns, OpenFlowRun
 from ledger.runs.blocks import Blocks
 from ledger.runs.states import completed, failed, pending, running
 from projections import Projector
 from tests.gateway.conftest import Ended, plain_environment, pledger
-from tests.runs.given_reads import World, flow_run, state
+from tests.runs.given_reads import START, VIEWS, World, flow_run, state
 
 __all__ = ["plain_environment", "pledger"]  # fixtures
 Pledger = Callable[..., Ended]
@@ -145,6 +148,24 @@ def test_keys_are_rotated(
     assert told["changed"] == 1
     assert told["key"] not in (first, "")
     assert blocks.get(made["id"], include_secrets=True)["data"] == {"password": "x"}
+
+
+def test_the_services_run_until_they_are_stopped(pledger: Pledger, log: Ledger) -> None:
+    """A late run is marked; then the process gets a signal."""
+    due = state("SCHEDULED", 0, scheduled_time=START.isoformat())
+    id = flow_run(log, str(uuid4()), "red", str(uuid4()), due)
+    Projector(log, [KNOWN.views[name] for name in VIEWS]).catch_up()
+
+    def until_late(_: object = None) -> None:
+        while log.load(OpenFlowRun, id).state.state_name != "Late":
+            log.wakeup.wait(log.wakeup.seen(), 0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    watcher = threading.Thread(target=until_late)
+    watcher.start()
+    ended = pledger("runs", "services", "--late-after", "1")
+    watcher.join()
+    assert (ended.code, ended.err) == (0, "the services of runs are at work; Ctrl-C ends them\n")
 
 
 # The general commands work on runs

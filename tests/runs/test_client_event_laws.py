@@ -23,7 +23,7 @@ COURSES = [
     ["Running", "AwaitingRetry", "Retrying", "AwaitingRetry", "Retrying", "Completed"],
     ["Pending", "Crashed"],
 ]
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def course(client: Client, names: list[str]) -> list[Frame]:

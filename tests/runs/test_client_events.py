@@ -11,6 +11,7 @@ import pytest
 
 import ledger
 from ledger.errors import BadBody, BadInput
+from ledger.runs import TaskRuns
 from ledger.runs.client_events import ClientEvents
 from ledger.runs.frames import HEARTBEAT
 from ledger.runs.leases import LeaseKind, RunLeases
@@ -232,6 +233,28 @@ def test_another_process_that_wrote_first_is_read_and_nothing_is_lost_or_doubled
         assert task_run(shared, client.id).run_count == 2
 
 
+def test_a_conflict_reads_only_the_run_that_another_wrote_to(
+    shared: ledger.Ledger, events: ClientEvents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = [Client() for _ in range(4)]
+    events.record([client.report("Running") for client in clients])
+    TaskRuns(shared).change(clients[1].id, name="renamed")
+    read = list[str]()
+    load_each = shared.load_each
+
+    def noted(streams: Any) -> Any:
+        read.extend(stream.name for stream in streams)
+        return load_each(streams)
+
+    monkeypatch.setattr(shared, "load_each", noted)
+    new = Client()
+    frames = [*(client.report("Completed") for client in clients), new.report("Pending")]
+    assert not any(events.record(frames))
+    assert read == [f"task_run/{clients[1].id}", f"task_run/{new.id}"]
+    assert [states(shared, client.id) for client in clients] == [["Running", "Completed"]] * 4
+    assert task_run(shared, clients[1].id).name == clients[1].run["name"]  # its client says so again
+
+
 def test_a_second_task_run_with_the_same_key_is_the_first_one(
     shared: ledger.Ledger, events: ClientEvents
 ) -> None:
@@ -247,10 +270,10 @@ def test_a_second_task_run_with_the_same_key_is_the_first_one(
 
 
 def test_more_frames_than_one_transaction_takes_are_all_recorded(shared: ledger.Ledger) -> None:
-    clients = [Client() for _ in range(201)]
+    clients = [Client() for _ in range(170)]
     frames = [client.report(name) for name in THREE for client in clients]
     events = ClientEvents(shared, kept=50)
     assert set(events.record(frames)) == {None}
     assert all(task_run(shared, client.id).status == "completed" for client in clients[::50])
-    assert events.record(frames) == [None] * 603
+    assert events.record(frames) == [None] * 510
     assert states(shared, clients[0].id) == list(THREE)

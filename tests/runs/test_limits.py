@@ -313,7 +313,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from([0.0, 0.0, 0.5, 3.0]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_slots_equal_the_fold_of_any_history(steps: list[tuple[str, int, int, float]], decay: float) -> None:
     """Law: the active count is the sum of what leases hold, never below zero, never taken above the limit."""
     limit, now = OpenLimit("x"), NOW

@@ -68,6 +68,8 @@ def test_every_kind_is_created_with_its_defaults_and_read_again(kind: str, recor
     shown = made.shown()
     assert shown["created"] == shown["updated"] == time_text(made.created)
     assert shown["id"] == made.id
+    folded = records.ledger.load(open_class(kind), made.id, version=1)
+    assert folded.shown() == made  # the head is the fold of the events
     records.delete(kind, made.id)
     with pytest.raises(RecordNotFound):
         records.get(kind, made.id)
@@ -100,6 +102,14 @@ def test_numbers_that_json_lacks_become_null_and_naive_times_are_refused(records
     assert records.create("work_pool", pool)["last_transitioned_status_at"] == "2026-05-01T08:00:00Z"
     with pytest.raises(BadRecord, match="offset"):
         records.create("work_pool", {"name": fresh(), "last_transitioned_status_at": "2026-05-01T10:00:00"})
+
+
+def test_what_is_nested_too_deep_is_refused(records: Records) -> None:
+    deep: Any = 1
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(BadRecord, match="deeper than 200"):
+        records.create("variable", {"name": fresh(), "value": deep})
 
 
 def test_a_change_records_only_what_differs(records: Records, shared: Ledger) -> None:

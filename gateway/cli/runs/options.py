@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -32,10 +33,8 @@ STATES: Final = {
     "Scheduled": "dim", "Pending": "dim", "Paused": "cyan", "Suspended": "cyan", "refused": "red",
 }  # fmt: skip
 """Names of states, and their styles."""
-VIEWS: Final = ("flow_runs", "task_runs", "run_records")
-"""The views of runs."""
 KEEPER: Final = "run `pledger serve --prefect`"
-"""What keeps them up to date."""
+"""What keeps the views up to date."""
 
 One = Annotated[str, typer.Argument(metavar="ID", help="The run's id, or its first digits, at least 4.")]
 Many = Annotated[
@@ -49,6 +48,9 @@ def viewed(session: Session) -> Iterator[Ledger]:
 
     Raises SchemaMismatch if one is missing and the login may not make it.
     """
+    from projections.runs.waiting import VIEWS
+
+    import_module("projections.runs.views")  # views that are not imported are looked for in all domains
     with session.ledger() as log:
         make_missing(session, log, VIEWS, KEEPER)
         yield log

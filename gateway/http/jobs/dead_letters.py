@@ -18,9 +18,10 @@ from projections.jobs.metrics import dead_groups
 from ...dead_letters import Act, acted, foresee, nothing, pages
 from ..access import READER, Admin, Caller, Log
 from ..answers import answer, told
+from ..reading import PlannedRoute
 from .models import DeadActed, DeadFilter, DeadSummary
 
-ROUTES = APIRouter(prefix="/admin/dlq", tags=["dead letters"])
+ROUTES = APIRouter(route_class=PlannedRoute, prefix="/admin/dlq", tags=["dead letters"])
 Only = Annotated[str | None, Query()]
 
 

@@ -19,6 +19,7 @@ from ..access import READER, Log, Operator
 from ..answers import answer, page, place_of, raw_page, told
 from ..conditions import Key
 from ..problems import Refusal
+from ..reading import PlannedRoute
 from . import shown
 from .models import (
     Cancelled,
@@ -33,7 +34,7 @@ from .models import (
 )
 from .timelines import Line, line
 
-ROUTES = APIRouter(prefix="/jobs", tags=["jobs"])
+ROUTES = APIRouter(route_class=PlannedRoute, prefix="/jobs", tags=["jobs"])
 After = Annotated[
     str | None, Query(description="Only newer than this: a position, or a time with its offset.")
 ]

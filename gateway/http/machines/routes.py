@@ -23,9 +23,10 @@ from ..answers import answer, page, told
 from ..conditions import IfMatch, IfNoneMatch, Key, expected_version, is_unchanged
 from ..log import After, Limit
 from ..problems import Refusal
+from ..reading import PlannedRoute
 from .models import MachineListed, MachineShown, Moved, NewMove, ObjectListed, ObjectShown
 
-ROUTES = APIRouter(prefix="/machines", tags=["machines"])
+ROUTES = APIRouter(route_class=PlannedRoute, prefix="/machines", tags=["machines"])
 State = Annotated[str | None, Query(description="Only objects in this state.")]
 
 

@@ -15,9 +15,10 @@ from ...cli.output import plain
 from ..access import READER, Log
 from ..answers import answer, told
 from ..problems import Refusal
+from ..reading import PlannedRoute
 from ..streams import At, Position, moment_of
 
-ROUTES = APIRouter(prefix="/projects", tags=["projects"])
+ROUTES = APIRouter(route_class=PlannedRoute, prefix="/projects", tags=["projects"])
 Item = Annotated[
     str | None,
     Query(description="The ids of an item from the first level below the project down, such as 1/2/7."),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil
 from typing import Any
 
 from ledger.runs.orchestration import Answer, Verdict
 from ledger.runs.states import State
+from projections.runs.event_filters import EventFilter
 
 from ..problems import Refusal
 from .bodies import Body
@@ -64,6 +66,29 @@ def of_flow_run(call: Call) -> Any:
 def of_task_run(call: Call) -> Any:
     """The states of a task run (the parameter task_run_id), the oldest first."""
     return [one.shown() for one in call.services.task_runs.states(_wanted(call, "task_run_id"))]
+
+
+@ROUTES.get("/flow_run_states/{id:uuid}")
+def state_of_flow_run(call: Call, id: str) -> Any:
+    """One state of a flow run, by its own id."""
+    return _state(call, id, "prefect.flow-run.", call.services.flow_runs.states)
+
+
+@ROUTES.get("/task_run_states/{id:uuid}")
+def state_of_task_run(call: Call, id: str) -> Any:
+    """One state of a task run, by its own id."""
+    return _state(call, id, "prefect.task-run.", call.services.task_runs.states)
+
+
+def _state(call: Call, id: str, kind: str, states: Callable[[str], list[State]]) -> dict[str, Any]:
+    """The state of this id, found by its event, whose id is the same. Raises Refusal."""
+    events = call.services.events.read(EventFilter(ids=(id,)), limit=1).events
+    resource = events[0]["resource"]["prefect.resource.id"] if events else ""
+    if resource.startswith(kind):
+        for state in states(resource.removeprefix(kind)):
+            if state.id == id:
+                return state.shown()
+    raise Refusal(404, "NotThere", f"no state has the id {id}")
 
 
 def _wanted(call: Call, name: str) -> str:

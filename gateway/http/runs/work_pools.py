@@ -15,7 +15,7 @@ from projections.runs import scheduled_runs
 from .bodies import Body, FieldsOf
 from .calls import Call, Routes
 from .lists import MOST, Limit, Question, counted, counting, listed, reading
-from .slots import pool_shown, queue_shown
+from .slots import SlotQuestion, pool_shown, queue_shown, slots_of_pool
 from .stubs import from_flow_run
 
 ROUTES = Routes("/work_pools")
@@ -70,6 +70,12 @@ def poll(call: Call, name: str, body: Poll) -> Any:
         {"work_pool_id": pool.id, "work_queue_id": run.work_queue_id, "flow_run": flow_run_shown(run)}
         for run in found
     ]
+
+
+@ROUTES.look("/{name}/concurrency_status")
+def slots(call: Call, name: str, body: SlotQuestion) -> Any:
+    """Which flow runs take slots of a pool, by queue."""
+    return slots_of_pool(call, call.services.work_pools.get(name), body)
 
 
 @ROUTES.post("/{pool}/queues", status=201)

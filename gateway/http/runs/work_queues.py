@@ -14,7 +14,7 @@ from projections.runs import count_flow_runs, scheduled_runs
 from .bodies import Body, FieldsOf
 from .calls import Call, Routes
 from .lists import MOST, Limit, Question, listed, reading
-from .slots import queue_shown
+from .slots import SlotQuestion, queue_shown, slots_of_queue
 from .stubs import record_or_stub
 
 ROUTES = Routes("/work_queues")
@@ -72,6 +72,12 @@ def status(call: Call, id: str) -> Any:
     healthy = many == 0 and queue["status"] == "READY"
     told = {"healthy": healthy, "late_runs_count": many, "last_polled": polled}
     return {**told, "health_check_policy": policy}
+
+
+@ROUTES.look("/{id:uuid}/concurrency_status")
+def slots(call: Call, id: str, body: SlotQuestion) -> Any:
+    """Which flow runs take slots of a queue."""
+    return slots_of_queue(call, call.services.records.get("work_queue", id), body)
 
 
 class Poll(Body):

@@ -120,6 +120,11 @@ def test_a_worker_takes_a_run_of_a_deployment(api: httpx.Client) -> None:
     assert polled["id"] == run["id"]
     api.post(f"/flow_runs/{run['id']}/set_state", json={"state": {"type": "PENDING"}})
     assert api.get(f"/work_pools/{pool['name']}").json()["active_slots"] == 1
+    slots = api.post(f"/work_pools/{pool['name']}/concurrency_status", json={}).json()
+    (queue,) = slots["queues"]
+    assert (slots["active_slots"], [one["id"] for one in queue["flow_runs"]]) == (1, [run["id"]])
+    by_queue = api.post(f"/work_queues/{queue['queue_id']}/concurrency_status", json={}).json()
+    assert (by_queue["count"], by_queue["flow_runs"][0]["state_name"]) == (1, "Pending")
     assert api.get(path).json()["status"] == "READY"
 
 

@@ -33,7 +33,7 @@ def test_only_the_handshake_is_open_and_what_changes_needs_an_operator() -> None
         "/paginate",
         "/lateness",
         "/history",
-        "/logs/filter",
+        "/concurrency_status",
         "count-by/{countable}",
     )
     for method, path, role in TABLE:
