@@ -81,17 +81,13 @@ def items_of(value: Any) -> dict[Any, Any]:
 def frozen(value: Any) -> Any:
     """The same value with every dict, list and set in it made immutable."""
     kind = type(value)
-    if kind in _LEAVES:
+    if kind in _LEAVES or _holds_leaves(value, kind):
         return value
     if kind is dict:  # as the cases below, in a third of the time
         made: FrozenDict[Any, Any] = object.__new__(FrozenDict)
         items = {key: item if type(item) in _LEAVES else frozen(item) for key, item in value.items()}
         object.__setattr__(made, "_items", items)
         return made
-    if kind is FrozenDict and all(type(item) in _LEAVES for item in items_of(value).values()):
-        return value
-    if kind is tuple and all(type(item) in _LEAVES for item in value):
-        return value
     if kind is list:
         return tuple([item if type(item) in _LEAVES else frozen(item) for item in value])
     match value:
@@ -108,6 +104,13 @@ def frozen(value: Any) -> Any:
 
 
 _LEAVES = frozenset({str, int, float, bool, type(None)})
+
+
+def _holds_leaves(value: Any, kind: type[Any]) -> bool:
+    """Whether it is immutable itself, and holds nothing that could be changed."""
+    if kind is FrozenDict:
+        return _LEAVES.issuperset(map(type, items_of(value).values()))
+    return kind is tuple and _LEAVES.issuperset(map(type, value))
 
 
 def changed(value: V, **changes: Any) -> V:
