@@ -21,6 +21,7 @@ from .flow_run import FlowRun, OpenFlowRun, RunInput, flow_run_shown
 from .flow_runs import FlowRuns
 from .keys import Keys
 from .limit import OpenLimit
+from .limits import Full, Limits
 from .orchestration import Answer, Change, Rule, Transform, Verdict, orchestrate
 from .policies import FlowRunPolicy, TaskRunPolicy
 from .records import OpenRecord, Record, Records
@@ -44,7 +45,9 @@ __all__ = [
     "FlowRun",
     "FlowRunPolicy",
     "FlowRuns",
+    "Full",
     "Keys",
+    "Limits",
     "OpenFlowRun",
     "OpenLimit",
     "OpenRecord",

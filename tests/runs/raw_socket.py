@@ -25,13 +25,27 @@ from wsproto.events import (
 
 
 class RawSocket:
-    """A connection to a server at `url` and what came of it. All waits end after `seconds`."""
+    """A connection to a server at `url` and what came of it. All waits end after `seconds`.
+
+    room: bytes that wait in the system for this client to read them; by default as many as it likes.
+    """
 
     def __init__(
-        self, url: str, path: str, *, protocol: str | None = "prefect", seconds: float = 30, **headers: str
+        self,
+        url: str,
+        path: str,
+        *,
+        protocol: str | None = "prefect",
+        seconds: float = 30,
+        room: int | None = None,
+        **headers: str,
     ) -> None:
         place = urlsplit(url)
-        self.socket = socket.create_connection((place.hostname or "", place.port or 80), timeout=seconds)
+        self.socket = socket.socket()
+        self.socket.settimeout(seconds)
+        if room is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        self.socket.connect((place.hostname or "", place.port or 80))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._machine = WSConnection(ConnectionType.CLIENT)
         self._text = ""

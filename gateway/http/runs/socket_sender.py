@@ -88,6 +88,7 @@ class Sender(Generic[F]):
         async with asyncio.timeout(PATIENCE):
             for text in texts:
                 await self._websocket.send_text(text)
+                await asyncio.sleep(0)  # others have their turn
 
 
 async def gone(websocket: WebSocket, telling: asyncio.Future[None]) -> None:
