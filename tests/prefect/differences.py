@@ -110,6 +110,14 @@ MEANT: tuple[Difference, ...] = (
         scenarios="i",
     ),
     Difference(
+        "`job_variables` that a client sends as null",
+        "null",
+        "an empty object, as where they are left out",
+        "both say that there are none",
+        r"\.job_variables$",
+        (None, {}),
+    ),
+    Difference(
         "the global limit that deployments share",
         "deleted with the first of the deployments",
         "only the limit that a deployment made for itself is deleted with it",
