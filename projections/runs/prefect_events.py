@@ -162,7 +162,7 @@ class PrefectEvents:
         match told:
             case FlowRunStateSet() if run is not None:
                 event = self._of_flow_run(told, run, fact.recorded_at)
-            case TaskRunStateSet(reported=False):
+            case TaskRunStateSet(reported=False) if not _is_offered(told):
                 return None
             case TaskRunStateSet() | TaskRunStateCameLate() if run is not None:
                 event = self._of_task_run(told, run, fact)
@@ -286,6 +286,11 @@ def _creator(created_by: Mapping[str, Any] | None) -> list[Labels]:
     if created_by.get("display_value"):
         labels[NAME] = str(created_by["display_value"])
     return [labels]
+
+
+def _is_offered(fact: TaskRunStateSet) -> bool:
+    """Whether a state waits for a worker of background tasks: its client reports it besides, to no effect."""
+    return fact.status == "scheduled" and bool(fact.state.get("state_details", {}).get("deferred"))
 
 
 def _labels_of(kind: str, id: str, name: str, run_count: int, state: State) -> Labels:
