@@ -19,7 +19,7 @@ from ledger.runs import FlowRun, FlowRuns, StateType
 from ledger.runs.heartbeats import INTERVALS, UNKNOWN
 from ledger.runs.leases import LeaseKind, RunLease, RunLeases
 from ledger.runs.states import crashed
-from projections.runs import flow_runs
+from projections.runs import flow_runs, wait_for
 
 from .listening import listening_since
 from .rounds import Rounds
@@ -75,8 +75,10 @@ class Crashes(Rounds):
                 self._leases.put_if_absent(LeaseKind.FLOW_RUN, {lease.key: lease.data}, lease.seconds)
 
     def _is_alive(self, run: FlowRun, since: datetime) -> bool:
-        """Whether anything of it was recorded after its last heartbeat."""
+        """Whether anything of it was recorded after its last heartbeat, or that cannot be known now."""
         if run.updated is not None and run.updated > since:
+            return True
+        if not wait_for(self.ledger, views=["task_runs"]):  # a view that is behind is no sign of death
             return True
         return bool(self.ledger.query(SQL.signs_of_life, run=run.id, since=since))
 

@@ -9,6 +9,7 @@ that a run holds without a lease end with the run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 from ledger import BadInput, Ledger
@@ -25,7 +26,7 @@ from .rounds import Rounds
 KEEP: Final = 24 * 3600.0
 """Seconds for which a lease that ran out may be taken again by who renews it (W3-07)."""
 GRACE: Final = 60.0
-"""Seconds in which a holder whose row was lost must renew it."""
+"""Seconds in which a holder whose row was lost must renew it, and a service gives back what it took out."""
 SWEEP: Final = 4
 """Every so many rounds, all holders are looked at."""
 _RUNS: Final = {"flow_run": OpenFlowRun, "task_run": OpenTaskRun}
@@ -65,10 +66,16 @@ class SlotLeases(Rounds):
             for lease, holding in limit.holdings.items():
                 if lease != NOBODY:
                     held.setdefault(lease, {})[limit.id] = holding
-        leased = {lease: row_of(of) for lease, of in held.items() if _is_leased(of)}
+        going = self._being_taken()
+        leased = {lease: row_of(of) for lease, of in held.items() if _is_leased(of) and lease not in going}
         if leased:
             self._leases.put_if_absent(LeaseKind.SLOTS, leased, GRACE)
         return self.each(self._over(held), lambda lease: self._limits.end(lease, [*held[lease]]))
+
+    def _being_taken(self) -> set[str]:
+        """Leases that ran out a moment ago: another service gives back their slots just now."""
+        recent = self._leases.clock() + timedelta(seconds=KEEP - GRACE)
+        return {lease.key for lease in self._leases.all(LeaseKind.LOST_SLOTS) if lease.until > recent}
 
     def _over(self, held: Held) -> Iterable[str]:
         """The leases whose runs are over, or were never here: a lease of another system's run runs out."""

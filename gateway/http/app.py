@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from threading import Event
@@ -63,21 +63,11 @@ def make_app(
 
     stop: ends the streams of events, so that a server can stop.
     """
-    told, stop = settings or Settings(), stop or Event()
+    told = settings or Settings()
     runs = None if told.prefect is None else PrefectApi(told.prefect)
-
-    @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        assert ledger is not None
-        to_thread.current_default_thread_limiter().total_tokens = THREADS
-        app.state.ledger, app.state.access = ledger, Access(ledger, told.without_token)
-        app.state.news, app.state.timelines = News(ledger, stop), Timelines(ledger)
-        with nullcontext() if runs is None else runs.working(ledger, app.state.access, stop):
-            yield
-
     app = FastAPIOffline(
-        title="Pipeline ledger", version=version("pipeline-ledger"), description=ABOUT, lifespan=life,
-        redoc_url=None, static_url="/docs-files",
+        title="Pipeline ledger", version=version("pipeline-ledger"), description=ABOUT,
+        lifespan=_life(ledger, stop or Event(), told, runs), redoc_url=None, static_url="/docs-files",
     )  # fmt: skip
     if runs is not None:
         app.mount("/api", runs.app)
@@ -87,6 +77,23 @@ def make_app(
     _describe(app)
     _guard(app, told)
     return app
+
+
+def _life(
+    ledger: Ledger | None, stop: Event, settings: Settings, runs: PrefectApi | None
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """What a server keeps while it runs."""
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        assert ledger is not None
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
+        app.state.ledger, app.state.access = ledger, Access(ledger, settings.without_token)
+        app.state.news, app.state.timelines = News(ledger, stop), Timelines(ledger)
+        with nullcontext() if runs is None else runs.working(ledger, app.state.access, stop):
+            yield
+
+    return life
 
 
 def _describe(app: FastAPI) -> None:

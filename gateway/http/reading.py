@@ -24,6 +24,8 @@ from starlette.responses import Response
 
 Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 Fields = Sequence[Any]
+Dependency = tuple[str | None, Any, bool]
+"""A dependency that takes the request or nothing: its name, its function, whether it takes the request."""
 PLACES: Final = ("path", "query", "header")
 
 
@@ -77,14 +79,11 @@ class PlannedRoute(APIRoute):
         dependencies = [_dependency(one) for one in self.dependant.dependencies]
         if self.body_field is not None or self.dependant.cookie_params or None in dependencies:
             return super().get_route_handler()
-        return _planned(self.dependant, [one for one in dependencies if one is not None])
+        return _Plan(self.dependant, [one for one in dependencies if one is not None]).handle
 
 
-def _dependency(one: Dependant) -> tuple[str | None, Any, bool] | None:
-    """A dependency that takes the request or nothing: its name, its function, whether it takes the request.
-
-    None: it takes more.
-    """
+def _dependency(one: Dependant) -> Dependency | None:
+    """How a dependency is called; None: it takes more than the request."""
     if one.dependencies or one.path_params or one.query_params or one.header_params or one.body_params:
         return None
     taken = [*signature(one.call).parameters] if one.call is not None else []
@@ -93,31 +92,34 @@ def _dependency(one: Dependant) -> tuple[str | None, Any, bool] | None:
     return one.name, one.call, bool(taken)
 
 
-def _planned(dependant: Dependant, dependencies: Sequence[tuple[str | None, Any, bool]]) -> Handle:
-    call: Any = dependant.call
-    path, query, header = (Parameters(place, getattr(dependant, f"{place}_params")) for place in PLACES)
-    in_loop, wants_request = iscoroutinefunction(call), dependant.request_param_name
+class _Plan:
+    """How a route answers: its dependencies, its parameters, and the function that makes the answer."""
 
-    async def handle(request: Request) -> Response:
-        values: dict[str, Any] = {}
-        for name, dependency, takes_request in dependencies:
+    def __init__(self, dependant: Dependant, dependencies: Sequence[Dependency]) -> None:
+        self._call: Any = dependant.call
+        self._in_loop = iscoroutinefunction(self._call)
+        self._request, self._dependencies = dependant.request_param_name, dependencies
+        self._parameters = [Parameters(place, getattr(dependant, f"{place}_params")) for place in PLACES]
+
+    async def handle(self, request: Request) -> Response:
+        """Answer a request. Raises RequestValidationError."""
+        values: dict[str, Any] = {} if self._request is None else {self._request: request}
+        for name, dependency, takes_request in self._dependencies:
             found = await (dependency(request) if takes_request else dependency())
             if name is not None:
                 values[name] = found
+        self._read(request, values)
+        call = self._call
+        answer = await (call(**values) if self._in_loop else to_thread.run_sync(lambda: call(**values)))
+        assert isinstance(answer, Response), f"{call} must return a Response"
+        return answer
+
+    def _read(self, request: Request, values: dict[str, Any]) -> None:
         wrong: list[Any] = []
-        for parameters, given in (
-            (path, request.path_params), (query, request.query_params), (header, request.headers),
-        ):  # fmt: skip
+        places = (request.path_params, request.query_params, request.headers)
+        for parameters, given in zip(self._parameters, places, strict=True):
             found, errors = parameters.read(given)
             values |= found
             wrong += errors
         if wrong:
             raise RequestValidationError(wrong)
-        if wants_request:
-            values[wants_request] = request
-        answer = call(**values) if in_loop else to_thread.run_sync(lambda: call(**values))
-        found = await answer
-        assert isinstance(found, Response), f"{call} must return a Response"
-        return found
-
-    return handle

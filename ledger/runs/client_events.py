@@ -17,6 +17,7 @@ decided anew. A killed process leaves all of a transaction, or nothing.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from typing import Any, Final, NamedTuple, cast
 from ..domain.event import Event
 from ..domain.frozen import changed
 from ..domain.stream import Stream
-from ..errors import AppendUncertain, BadInput, LedgerError, StreamConflict
+from ..errors import AppendUncertain, BadInput, LedgerError, ServerUnavailable, StreamConflict
 from ..log.append import Body, append_of, body_of
 from ..log.ledger import Ledger
 from ..log.recorded import Meta, Recorded
@@ -52,6 +53,7 @@ from .task_run import (
     key_of,
 )
 
+_log = logging.getLogger(__name__)
 MOST: Final = 500
 """Most frames in one transaction."""
 MOST_BYTES: Final = 8 * 2**20
@@ -89,9 +91,11 @@ class ClientEvents:
         read = list[tuple[int, Frame | StateReport]]()
         for nth, given in enumerate(frames):
             try:
-                read.append((nth, read_frame(given)))
-            except BadInput as error:
-                answers[nth] = error
+                one = read_frame(given)
+                _check_name(one)
+                read.append((nth, one))
+            except Exception as error:
+                answers[nth] = _told(error)
         meta = self.ledger.meta(actor=actor)
         beats = _heartbeats(one for _, one in read)
         with self._lock:
@@ -200,8 +204,10 @@ class _Batch:
                     self._report(one, target)
                 else:
                     self._receive(one, target.stream)
-            except BadInput as error:
-                answers[nth] = error
+            except (ServerUnavailable, StreamConflict):
+                raise
+            except Exception as error:
+                answers[nth] = _told(error)
             if self._size >= MOST_BYTES:
                 return taken
         return len(some)
@@ -235,9 +241,9 @@ class _Batch:
         given = {} if one.run == run.sent else fields_read(one.run)  # most reports repeat what is known
         late = state.is_deleted or is_late(state, one.report)
         facts = list(_facts_of(one, state, given, late=late))
+        self._record(run, one.state.timestamp, facts)
         if target.key is not None and target.key.holder is None:
             self._record(target.key, one.state.timestamp, [NameTaken(holder=state.id)])
-        self._record(run, one.state.timestamp, facts)
         if not late:
             run.sent = one.run
 
@@ -248,11 +254,16 @@ class _Batch:
             self._record(events, one.occurred, [one.fact()])
 
     def _record(self, stream: Opened, claimed_at: datetime, facts: Sequence[Event]) -> None:
-        """Decide these facts for a stream. Raises BadBody, and then decides none of them."""
-        meta = self._meta_at(claimed_at)
+        """Decide these facts for a stream; none of them where one is refused. Raises BadBody."""
+        meta, before, count = self._meta_at(claimed_at), stream.state, len(stream.news)
         bodies = [body_of(fact)._replace(meta=meta) for fact in facts]
-        for fact in facts:
-            stream.record(fact)
+        try:
+            for fact in facts:
+                stream.record(fact)
+        except BaseException:
+            stream.state = before
+            del stream.news[count:]
+            raise
         self.bodies.setdefault(stream.name, []).extend(bodies)
         self._size += sum(len(body.data or "") for body in bodies)
 
@@ -268,6 +279,26 @@ class _Batch:
             return False
         before = self.ledger.read(stream.name, after=max(0, stream.version - RESENT), upto=stream.version)
         return any(_id_in(event) == id for event in before)
+
+
+def _told(error: Exception) -> LedgerError:
+    """What is told of a frame that cannot be recorded. What no check foresaw is a defect, and logged as one.
+
+    It must not stop the frames of others, nor those that its client sends after it.
+    """
+    if isinstance(error, BadInput):
+        return error
+    if not isinstance(error, RecursionError):
+        _log.error("a frame could not be read", exc_info=error)
+    return BadInput(f"the event cannot be recorded: {type(error).__name__}: {error}"[:300])
+
+
+def _check_name(one: Frame | StateReport) -> None:
+    """Raise BadName for what cannot be part of the name of a stream."""
+    if isinstance(one, Frame):
+        OpenRunEvents.name_of(one.resource_id)
+    else:
+        _key_of(one)
 
 
 def _around_time(meta: Meta) -> Sequence[str]:

@@ -38,7 +38,10 @@ def time_read(value: Any, what: str = "time") -> datetime:
         raise BadInput(f"{what} {shown(value)} must be a time in ISO 8601 with its offset from UTC") from None
     if found.utcoffset() is None:
         raise BadInput(f"{what} {shown(value)} has no offset from UTC: write it with Z or +00:00")
-    return found if found.tzinfo is UTC else found.astimezone(UTC)
+    try:
+        return found if found.tzinfo is UTC else found.astimezone(UTC)
+    except OverflowError:
+        raise BadInput(f"{what} {shown(value)} is before the year 1 or after 9999 in UTC") from None
 
 
 def uuid(value: Any, name: str) -> str:

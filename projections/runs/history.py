@@ -38,19 +38,7 @@ def run_history(
     many = min(MOST, max(0, -((start - end) // interval)))
     if not many:
         return []
-    times: dict[str, Any] = {
-        "start": start,
-        "seconds": interval.total_seconds(),
-        "ending": start + many * interval,
-    }
-    states = defaultdict[int, list[dict[str, Any]]](list)
-    for bucket, type, name, runs, ran, late in filtered_rows(log, "history", kind, body, **times):
-        states[bucket].append(
-            {
-                "state_type": type, "state_name": name, "count_runs": runs,
-                "sum_estimated_run_time": ran, "sum_estimated_lateness": late,
-            }
-        )  # fmt: skip
+    states = _states(log, kind, body, start, interval, many)
     return [
         {
             "interval_start": time_text(start + nth * interval),
@@ -59,3 +47,21 @@ def run_history(
         }
         for nth in range(many)
     ]
+
+
+def _states(
+    log: Ledger, kind: str, body: Mapping[str, Any] | None, start: datetime, interval: timedelta, many: int
+) -> defaultdict[int, list[dict[str, Any]]]:
+    """The counts of each state, by the number of the interval."""
+    times: dict[str, Any] = {
+        "start": start, "seconds": interval.total_seconds(), "ending": start + many * interval
+    }  # fmt: skip
+    states = defaultdict[int, list[dict[str, Any]]](list)
+    for bucket, type, name, runs, ran, late in filtered_rows(log, "history", kind, body, **times):
+        states[bucket].append(
+            {
+                "state_type": type, "state_name": name, "count_runs": runs,
+                "sum_estimated_run_time": ran, "sum_estimated_lateness": late,
+            }
+        )  # fmt: skip
+    return states

@@ -79,11 +79,19 @@ class PrefectEvents:
 
         wanted: only those that it includes, which is cheaper than to choose afterwards.
         """
+        return [event for _, event in self._pairs(facts, wanted)]
+
+    def _pairs(self, facts: Iterable[Recorded], wanted: EventFilter | None) -> list[tuple[Recorded, Event]]:
+        """Facts and their events."""
         chosen = [fact for fact in facts if fact.topic in TOPICS and _may_be(fact, wanted)]
         runs = self._runs(chosen)
         self._keep(run for run in runs.values() if isinstance(run, FlowRun))
-        events = [event for fact in chosen if (event := self._event(fact, runs)) is not None]
-        return events if wanted is None else [event for event in events if wanted.includes(event)]
+        pairs = ((fact, self._event(fact, runs)) for fact in chosen)
+        return [
+            (fact, event)
+            for fact, event in pairs
+            if event is not None and (wanted is None or wanted.includes(event))
+        ]
 
     def read(
         self, wanted: EventFilter, *, limit: int = PAGE, start: int | None = None, upto: int | None = None
@@ -96,13 +104,16 @@ class PrefectEvents:
         before, after = bound + 1, 0
         if start is not None:
             before, after = (before, start) if wanted.oldest_first else (start, after)
-        found: list[Event] = []
+        found: list[tuple[Recorded, Event]] = []
         facts = self._facts(wanted, before, after, SCANNED + 1)
-        for nth, fact in enumerate(facts[:SCANNED]):
-            if len(found) == limit:
-                return Page(found, facts[nth - 1].position if nth else start)
-            found += self.of([fact], wanted)
-        return Page(found, facts[SCANNED - 1].position if len(facts) > SCANNED else None)
+        for first in range(0, min(len(facts), SCANNED), max(1, limit)):
+            found += self._pairs(facts[first : min(first + limit, SCANNED)], wanted)
+            if len(found) >= limit:  # more may come, or nothing
+                whole = len(found) == limit and first + limit >= len(facts)
+                last = found[limit - 1][0].position if limit else start
+                return Page([event for _, event in found[:limit]], None if whole else last)
+        events = [event for _, event in found]
+        return Page(events, facts[SCANNED - 1].position if len(facts) > SCANNED else None)
 
     def count(self, wanted: EventFilter) -> int:
         """How many events there are: exact for names, ids and times; else at most so many."""
@@ -151,7 +162,7 @@ class PrefectEvents:
         match told:
             case FlowRunStateSet() if run is not None:
                 event = self._of_flow_run(told, run, fact.recorded_at)
-            case TaskRunStateSet(reported=False):
+            case TaskRunStateSet(reported=False) if not _is_offered(told):
                 return None
             case TaskRunStateSet() | TaskRunStateCameLate() if run is not None:
                 event = self._of_task_run(told, run, fact)
@@ -275,6 +286,11 @@ def _creator(created_by: Mapping[str, Any] | None) -> list[Labels]:
     if created_by.get("display_value"):
         labels[NAME] = str(created_by["display_value"])
     return [labels]
+
+
+def _is_offered(fact: TaskRunStateSet) -> bool:
+    """Whether a state waits for a worker of background tasks: its client reports it besides, to no effect."""
+    return fact.status == "scheduled" and bool(fact.state.get("state_details", {}).get("deferred"))
 
 
 def _labels_of(kind: str, id: str, name: str, run_count: int, state: State) -> Labels:

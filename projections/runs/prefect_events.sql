@@ -1,5 +1,5 @@
 -- prefect_events.py: {schema} is the ledger's schema. What a fact says as an event of Prefect: its name, its id,
--- when it happened. Reports of task runs that clients did not send have no event.
+-- when it happened. A state of a task run that no client reported has none.
 
 -- name: page
 -- The next facts that may be events which a filter includes, in the order of the log or backwards.
@@ -17,8 +17,9 @@ SELECT count(*) FROM {schema}.events e WHERE e.topic = ANY (%(topics)s::text[]) 
 SELECT e.position FROM {schema}.events e WHERE e.recorded_at < %(at)s ORDER BY e.position DESC LIMIT 1
 
 -- name: is_event
--- It has an event.
-(e.topic <> 'task_run.state_set' OR (e.data ->> 'reported')::boolean)
+-- It has an event: a client reported it, or it offers a background task to workers.
+(e.topic <> 'task_run.state_set' OR (e.data ->> 'reported')::boolean
+ OR (e.data ->> 'status' = 'scheduled' AND (e.data -> 'state' -> 'state_details' ->> 'deferred')::boolean))
 
 -- name: of_streams
 -- Of one of these streams.

@@ -61,3 +61,54 @@ def test_what_uv_made_is_made_anew_where_uv_is_gone(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(dev, "install", install)
     dev.make(0)
     assert (tmp_path / "stamp").read_text().splitlines() == dev.wanted()
+
+
+@pytest.mark.parametrize(
+    ("args", "given"),
+    [
+        ([], ["tests/prefect"]),
+        (["-k", "3.8-a"], ["-k", "3.8-a", "tests/prefect"]),
+        (["--slow"], ["-m", "", "tests/prefect"]),
+        (["tests/prefect/test_scenarios.py"], ["tests/prefect/test_scenarios.py"]),
+    ],
+)
+def test_what_needs_clients_of_prefect_gets_them(
+    args: list[str], given: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each version has a process of its own, because it has a server of its own."""
+    ran = list[list[str]]()
+    monkeypatch.setattr(dev, "clients_ready", lambda: ran.append(["clients"]))
+    monkeypatch.setattr(dev, "run", lambda command: ran.append(command) or 0)
+    assert dev.with_clients(args) == 0
+    ready, command = ran
+    assert ready == ["clients"]
+    assert command[command.index("pytest") :] == [
+        "pytest", "--prefect", "-p", "no:randomly", "-n", "2", "--dist", "loadgroup", *given
+    ]  # fmt: skip
+
+
+def test_the_environment_of_a_client_is_made_from_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once; and again when its lock has changed. It never touches .venv."""
+    monkeypatch.setattr(dev, "PREFECT", str(tmp_path / "clients"))
+    monkeypatch.setattr(dev, "PREFECT_VERSIONS", {"3.8": "3.8.8"})
+    monkeypatch.setattr(dev, "prefect_lock", lambda version: str(tmp_path / "its.lock"))
+    monkeypatch.setattr(dev.shutil, "which", lambda name: None)
+    made = list[list[str]]()
+
+    def install(command: list[str], gate: int) -> bool:
+        """What makes an environment makes its folder."""
+        if command[1:3] == ["-m", "venv"]:
+            Path(command[3]).mkdir(parents=True)
+        made.append(command)
+        return True
+
+    monkeypatch.setattr(dev, "install", install)
+    for text in ("one", "one", "two"):
+        (tmp_path / "its.lock").write_text(text)
+        dev.clients_ready()
+    assert len(made) == 4
+    assert all(str(tmp_path / "clients" / "3.8") in " ".join(command) for command in made)
+    assert made[1][-2:] == ["-r", str(tmp_path / "its.lock")]
+    assert "--require-hashes" in made[1]

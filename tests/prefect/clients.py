@@ -16,8 +16,8 @@ from tests.docs.pages import ROOT
 VERSIONS = ("3.8", "3.6")
 """What the scenarios run with; dev.py makes `.prefect/VERSION` from `requirements-prefect-VERSION.lock`."""
 PROGRAMS = Path(__file__).with_name("programs")
-PATIENCE = 300.0
-"""Seconds for a program; the longest takes about 30 on two idle cores."""
+PATIENCE = 900.0
+"""Seconds after which a program is ended; the longest takes about 30 on two idle cores."""
 
 
 def python_of(version: str) -> Path:

@@ -102,6 +102,14 @@ MEANT: tuple[Difference, ...] = (
         "h",
     ),
     Difference(
+        "the PENDING of a background task that a flow submitted",
+        "does not name the flow run",
+        "names its flow run, as every state of the task run does",
+        "one way to set a state",
+        r"^flows\[0\]\.runs\[0\]\.tasks\[0\]\.states\[1\]\.state_details\.flow_run_id$",
+        scenarios="i",
+    ),
+    Difference(
         "the global limit that deployments share",
         "deleted with the first of the deployments",
         "only the limit that a deployment made for itself is deleted with it",

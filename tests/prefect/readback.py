@@ -76,6 +76,8 @@ class ReadModels:
     def _logs(self, run: str) -> list[list[Any]]:
         """The level, logger and text of each line, without tracebacks; threads write in any order."""
         lines = self._post("logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}, "limit": 200})
+        if not self._scenario.last_lines:
+            lines = [line for line in lines if line["name"] != "prefect.task_runs"]
         return sorted([line["level"], line["name"], line["message"].partition("\n")[0]] for line in lines)
 
     def _events(self, resource: str, by_schedule: bool = False) -> list[str]:

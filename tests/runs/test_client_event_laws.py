@@ -132,3 +132,68 @@ def test_servers_that_get_the_same_frames_at_once_record_each_once(shared: ledge
         assert shared.load(OpenTaskRun, client.id).state.status == "completed"
     for sender in senders:
         check_open(shared, sender)
+
+
+TIMES = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
+"""Times that no UTC has."""
+JSON: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    | st.sampled_from(["\x00", "\ud800", "x" * 1200, *TIMES]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of everything in a JSON value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(one for key, item in inner for one in places(item, (*path, key)))]
+
+
+def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """The value with something else at a path."""
+    if not path:
+        return new
+    key, *rest = path
+    twin: Any = dict(value) if isinstance(value, dict) else list(value)
+    twin[key] = replaced(twin[key], tuple(rest), new)
+    return twin
+
+
+@FEW
+@given(st.data())
+def test_whatever_stands_in_a_frame_the_others_are_recorded(
+    shared: ledger.Ledger, data: st.DataObject
+) -> None:
+    hostile = []
+    for _ in range(4):
+        made: Any = data.draw(st.sampled_from([Client().report("Running"), frame("seen", f"a.{uuid4()}")]))
+        hostile.append(replaced(made, data.draw(st.sampled_from(places(made))), data.draw(JSON)))
+    clients = [Client() for _ in range(5)]
+    frames = [client.report("Running") for client in clients]
+    mixed = [one for pair in zip(frames, [*hostile, None], strict=True) for one in pair][:-1]
+    answers = ClientEvents(shared).record(mixed)
+    assert answers[::2] == [None] * len(frames)
+    assert all(answer is None or isinstance(answer, ledger.BadInput) for answer in answers)
+    assert not [one for one in answers if str(one).startswith("the event cannot be recorded")]  # foreseen
+    for client in clients:
+        assert shared.load(OpenTaskRun, client.id).state.status == "running"
+
+
+def test_a_frame_that_is_nested_too_deep_or_named_too_long_is_told(shared: ledger.Ledger) -> None:
+    deep: Any = []
+    for _ in range(5000):
+        deep = [deep]
+    bad = [
+        frame("seen", f"a.{uuid4()}", payload={"deep": deep}),
+        frame("seen", "x" * 1200),
+        *({**frame("seen", f"a.{uuid4()}"), "occurred": at} for at in TIMES),
+        Client(dynamic_key="k" * 1200).report("Running"),
+        Client(task_inputs={"deep": deep}).report("Running"),
+    ]
+    good = Client()
+    answers = ClientEvents(shared).record([*bad, good.report("Running")])
+    assert all(isinstance(one, ledger.BadInput) for one in answers[:-1])
+    assert "UTC" in str(answers[2])
+    assert answers[-1] is None
+    assert shared.load(OpenTaskRun, good.id).state.status == "running"

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,7 +30,7 @@ from ledger.runs.records import Records
 from ledger.runs.run_logs import RunLogs
 from ledger.runs.states import running
 from projections.verify import verify
-from tests.gateway.conftest import Ended, plain_environment, pledger
+from tests.gateway.conftest import Ended, environment, forked, plain_environment, pledger
 from tests.runs.given_prefect import START, TABLES, Given, filled, number
 
 __all__ = ["plain_environment", "pledger"]  # fixtures
@@ -146,6 +150,40 @@ def test_a_killed_import_goes_on(log: Ledger, given: Given) -> None:
     assert imported(log, given).total.left == []
     assert FlowRuns(log).get(number(20)).state_name == "Completed"
     assert log.load(OpenFlowRun, number(20)).version == 5  # created, input, three states: each once
+
+
+@pytest.mark.slow
+def test_an_import_that_is_killed_at_any_moment_loses_and_doubles_nothing(
+    log: Ledger, dsn: str, given: Given
+) -> None:
+    """A process of its own is killed again and again; in the end the ledger has each run once, and whole."""
+    for nth in range(100, 500):
+        states = ("PENDING", "Pending", 0.0), ("RUNNING", "Running", 1.0), ("COMPLETED", "Completed", 2.0)
+        run = given.flow_run(number(nth), number(1), f"run-{nth}", *states)
+        given.task_run(number(nth + 1000), run, "load", *states)
+    command = [*forked(), "--dsn", dsn, "runs", "import", str(given.path)]
+    keys = {"LEDGER_BLOCK_KEYS_FILE": os.environ["LEDGER_BLOCK_KEYS_FILE"]}
+    chance, kills = random.Random(7), 0
+    while True:
+        process = subprocess.Popen(
+            command, env=environment(**keys), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        with suppress(subprocess.TimeoutExpired):
+            if process.wait(chance.uniform(0.3, 0.6) * 1.6**kills) == 0:
+                break
+        process.kill()
+        process.wait()
+        kills += 1
+    assert kills
+    with prefect_database(str(given.path)) as database:
+        again = Import(log, database).run()
+    assert (again.total.new, again.total.changed, again.total.left) == (0, 0, [])
+    versions = {info.stream: info.version for info in log.streams("flow_run/", limit=1000)}
+    assert len(versions) == 402
+    assert {versions[f"flow_run/{number(nth)}"] for nth in range(100, 500)} == {4}
+    assert len(log.streams("task_run/", limit=1000)) == 401
+    assert len(RunLogs(log).read()) == 1
+    assert verify(log, processes=1).differences == 0
 
 
 def test_a_record_of_that_name_takes_the_place_of_the_imported_one(log: Ledger, given: Given) -> None:

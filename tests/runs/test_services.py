@@ -279,6 +279,18 @@ def test_w3_01_a_run_that_is_alive_is_never_crashed(ran: Ran) -> None:
     assert ran.leases.lasting(LeaseKind.FLOW_RUN, [logged.id, over.id]) == {logged.id}
 
 
+def test_w3_01_a_view_that_is_behind_is_no_sign_of_death(ran: Ran) -> None:
+    run = beating(ran)
+    ran.listen(1000)
+    service = Crashes(ran.log)
+    ran.round(service)
+    task(ran, run, "working", pending(), running())  # not in the view yet
+    silent(ran, run)
+    assert service.run_once() == 0
+    assert ran.state(run)[0] == "RUNNING"
+    ran.runs.set_state(run.id, completed())
+
+
 def test_w3_01_nobody_is_silent_while_no_server_listens(ran: Ran) -> None:
     run = beating(ran)
     silent(ran, run)

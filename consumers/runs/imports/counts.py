@@ -14,6 +14,15 @@ class Counts:
     known: int = 0
     left: list[str] = field(default_factory=list)
 
+    def note(self, *, is_new: bool, is_changed: bool) -> None:
+        """Count a run that was taken over, or that the ledger knew."""
+        if is_new:
+            self.new += 1
+        elif is_changed:
+            self.changed += 1
+        else:
+            self.known += 1
+
     def leave(self, what: str, why: Exception) -> None:
         """Note that a row is left out."""
         self.left.append(f"{what}: {why}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ledger import Ledger
 from ledger.errors import BadInput
@@ -26,6 +26,11 @@ from ledger.runs.task_run import OpenTaskRun, TaskRunStateSet, key_of
 from .counts import Counts
 from .database import PrefectDatabase, Row, seconds_of, time_of
 from .records import RecordImport
+
+Create: TypeAlias = "Callable[[Any, Row], OpenName | None]"
+"""Records that a run was created; returns its unique name, if it needs one."""
+Record: TypeAlias = "Callable[[Any, Row, Sequence[Row]], None]"
+"""Records states of a run."""
 
 AT_ONCE: Final = 100
 """Runs that are recorded in one transaction."""
@@ -75,35 +80,25 @@ class RunImport:
 
         return retry_conflicts(lambda: self._take(rows, OpenTaskRun, create, _record_task_run))
 
-    def _take(
-        self,
-        rows: Sequence[Row],
-        kind: type[Any],
-        create: Callable[[Any, Row], OpenName | None],
-        record: Callable[[Any, Row, Sequence[Row]], None],
-    ) -> Counts:
+    def _take(self, rows: Sequence[Row], kind: type[Any], create: Create, record: Record) -> Counts:
         """Record what is new of some runs, all or nothing. Raises StreamConflict."""
         counts, what = Counts(), kind.CATEGORY.replace("_", " ")
         states = self._states(kind.CATEGORY, rows)
         opened = {one.state.id: one for one in self.ledger.load_each([kind(row["id"]) for row in rows])}
         names, appends = dict[str, OpenName](), dict[str, Append]()
         for row in rows:
-            run, told = opened[row["id"]], states.get(row["id"], [])
+            run = opened[row["id"]]
+            is_new = not run.version
             try:
-                if run.version:
-                    new = _since(run, told)
-                    record(run, row, new)
-                    counts.changed, counts.known = counts.changed + bool(new), counts.known + (not new)
-                else:
-                    name = create(run, row)
-                    record(run, row, told)
-                    if name is not None:
-                        names[row["id"]] = name
-                    counts.new += 1
+                name = _taken(run, row, states.get(row["id"], []), create, record)
                 if run.news:
                     appends[row["id"]] = append_of(run)
             except BadInput as error:
                 counts.leave(f"{what} {row['name']} {row['id']}", error)
+                continue
+            counts.note(is_new=is_new, is_changed=bool(run.news))
+            if name is not None:
+                names[row["id"]] = name
         self._take_names(appends, names, counts, what)
         if appends:
             self.ledger.append_all([*appends.values(), *map(append_of, names.values())])
@@ -141,6 +136,16 @@ class RunImport:
         for row in self.database.rows_with(table, column, [one["id"] for one in rows], order):
             found.setdefault(row[column], []).append(row)
         return found
+
+
+def _taken(run: Any, row: Row, states: Sequence[Row], create: Create, record: Record) -> OpenName | None:
+    """Record a run, or what it did since; returns the unique name of a new one. Raises BadInput."""
+    if run.version:
+        record(run, row, _since(run, states))
+        return None
+    name = create(run, row)
+    record(run, row, states)
+    return name
 
 
 def _since(run: Any, told: Sequence[Row]) -> Sequence[Row]:

@@ -51,7 +51,7 @@ def beside(*command: str, until: str = "", end: signal.Signals = signal.SIGINT) 
     finally:
         process.send_signal(end)
         try:
-            process.wait(40)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -51,7 +51,7 @@ def main() -> None:
     ended = subprocess.run(
         [*worker, "--type", "process", "--name", "d-worker", "--run-once"],
         stdin=subprocess.DEVNULL,
-        timeout=150,
+        timeout=600,
     )
     report(worker=ended.returncode, named="d-plates/d-plates" in said or "d-plates" in said)
 

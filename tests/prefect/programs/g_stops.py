@@ -38,9 +38,9 @@ def pausing(started: Callable[[UUID], None]) -> str:
     expose()
     started(UUID(flow_run.id))
     focus = pause_flow_run(
-        wait_for_input=Focus.with_initial_data("How deep?", lens="60x"), timeout=120, poll_interval=1
+        wait_for_input=Focus.with_initial_data("How deep?", lens="60x"), timeout=600, poll_interval=1
     )
-    pause_flow_run(timeout=120, poll_interval=1, key="second")
+    pause_flow_run(timeout=600, poll_interval=1, key="second")
     return f"{focus.depth} {focus.lens}"
 
 
@@ -51,7 +51,7 @@ def never_resumed() -> None:
 
 @flow(name="g-suspended", flow_run_name="suspended", persist_result=True)
 def suspended() -> int:
-    focus = suspend_flow_run(wait_for_input=Focus, timeout=120, key="focus")
+    focus = suspend_flow_run(wait_for_input=Focus, timeout=600, key="focus")
     return int(focus.depth)
 
 

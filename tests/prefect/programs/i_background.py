@@ -24,7 +24,7 @@ def unlucky() -> None:
 @flow(name="i-caller", flow_run_name="caller")
 def caller() -> int:
     future = add.delay(3, 4)
-    future.wait(timeout=120)
+    future.wait(timeout=600)
     return int(future.result())
 
 
@@ -32,8 +32,8 @@ def main() -> None:
     first = add.delay(1, 2)
     second = unlucky.delay()
     with beside(__file__, "serve", end=signal.SIGTERM):
-        first.wait(timeout=120)
-        second.wait(timeout=120)
+        first.wait(timeout=600)
+        second.wait(timeout=600)
         ended = caller(return_state=True)
         report(
             first=first.result(timeout=10),

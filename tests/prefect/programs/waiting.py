@@ -17,7 +17,7 @@ from prefect.events import Event
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventFilter, EventNameFilter, EventResourceFilter
 
-PATIENCE = 150
+PATIENCE = 600
 """Seconds after which a wait is a failure."""
 ENDS = ("Completed", "Cancelled", "Failed", "Crashed")
 

@@ -86,6 +86,7 @@ def test_requests_of_every_operation_never_make_the_server_fail(prefect: Running
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")  # Schemathesis' own
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method.upper()} {one.path}")
 def test_many_requests_of_every_operation(operation: Any, prefect: Running, minutes: float) -> None:
     run(operation, prefect, int(100 * minutes))
