@@ -66,10 +66,11 @@ def status(call: Call, id: str) -> Any:
     """Whether a queue is polled and how many of its runs are late."""
     queue = call.services.records.get("work_queue", id)
     call.services.settle()
-    late = {"flow_runs": {"state": {"name": {"any_": ["Late"]}}, "work_queue_id": {"any_": [id]}}}
-    many, polled = count_flow_runs(call.services.ledger, late), queue["last_polled"]
+    late = {"flow_runs": {"state": {"name": {"any_": ["Late"]}}}, "work_pool_queues": {"id": {"any_": [id]}}}
+    many = count_flow_runs(call.services.ledger, late)
     policy = {"maximum_late_runs": 0, "maximum_seconds_since_last_polled": 60}
     healthy = many == 0 and queue["status"] == "READY"
+    polled = queue_shown(call, queue, None)["last_polled"]
     told = {"healthy": healthy, "late_runs_count": many, "last_polled": polled}
     return {**told, "health_check_policy": policy}
 

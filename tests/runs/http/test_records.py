@@ -125,6 +125,8 @@ def test_a_worker_takes_a_run_of_a_deployment(api: httpx.Client) -> None:
     assert (slots["active_slots"], [one["id"] for one in queue["flow_runs"]]) == (1, [run["id"]])
     by_queue = api.post(f"/work_queues/{queue['queue_id']}/concurrency_status", json={}).json()
     assert (by_queue["count"], by_queue["flow_runs"][0]["state_name"]) == (1, "Pending")
+    status = api.get(f"/work_queues/{queue['queue_id']}/status").json()
+    assert (status["late_runs_count"], status["healthy"], bool(status["last_polled"])) == (0, True, True)
     assert api.get(path).json()["status"] == "READY"
 
 

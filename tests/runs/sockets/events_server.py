@@ -1,18 +1,11 @@
-"""
-A server that only takes events: the real protocol, sockets and intake; each event is a reading of a lamp.
-
-    python -m tests.runs.sockets.events_server DSN (ordered | eager)
-
-runs it as a process, which prints its address. eager: it answers pings and the close when they arrive, as
-uvicorn does; both wait a second before they record, if nobody asks for a receipt.
-"""
+"""A server that only takes events: the real protocol, sockets and intake; each is a reading of a lamp."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from multiprocessing.connection import Connection
 from socket import socket
 from typing import Any
 
@@ -85,14 +78,12 @@ def serve_events(
     Server(config, stop).run([place])
 
 
-def main(dsn: str, manner: str) -> None:
-    """Serve as a process until it is killed."""
+def main(dsn: str, manner: str, tell: Connection) -> None:
+    """Serve as a process until it is killed; its address is told. Nothing is recorded within a second,
+    unless somebody asks for a receipt.
+    """
     events_intake.GATHER = 1.0  # type: ignore[misc]
     protocol = {"ordered": OrderedProtocol, "eager": EagerProtocol}[manner]
     with ledger.connect(dsn, actor="server") as log, listening("127.0.0.1", 0) as place:
-        say = f"http://127.0.0.1:{place.getsockname()[1]}"
-        serve_events(Readings(log), place, threading.Event(), protocol, lambda: print(say, flush=True))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        url = f"http://127.0.0.1:{place.getsockname()[1]}"
+        serve_events(Readings(log), place, threading.Event(), protocol, lambda: tell.send(url))

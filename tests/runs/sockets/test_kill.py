@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import multiprocessing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from wsproto.events import CloseConnection, Ping, Pong, TextMessage
 
-from tests.gateway.conftest import environment
 from tests.runs.raw_socket import RawSocket
 from tests.runs.sockets.conftest import Served
+from tests.runs.sockets.events_server import main
 
 FRAMES = 150
-SERVER = "tests.runs.sockets.events_server"
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.runs.sockets.events_server"])
 
 
 @contextmanager
 def server(dsn: str, manner: str) -> Iterator[tuple[str, Callable[[], None]]]:
-    """A server as a process: its address, and what kills it."""
-    command = [sys.executable, "-m", SERVER, dsn, manner]
-    pipes = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    process = subprocess.Popen(command, env=environment(), text=True, **pipes)  # type: ignore[call-overload]
-    with process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip(), process.kill
-        finally:
-            process.kill()
+    """A server as a process: its address, and what kills it. eager: it answers when a question arrives."""
+    told, tell = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(target=main, args=(dsn, manner, tell))
+    process.start()
+    try:
+        yield told.recv(), process.kill
+    finally:
+        process.kill()
+        process.join()
+        process.close()
+        told.close()
+        tell.close()
 
 
 def recorded(served: Served, manner: str, lamp: str) -> list[int]:
