@@ -46,10 +46,10 @@ class KillingProxy:
         if (server := self._connected()) is None:
             client.close()
             return
-        first = client.recv(65536)
-        server.sendall(first)
-        threading.Thread(target=_pass, args=(client, server), daemon=True).start()
-        with client, server:
+        with client, server, contextlib.suppress(OSError):  # an end may be killed at any moment
+            first = client.recv(65536)
+            server.sendall(first)
+            threading.Thread(target=_pass, args=(client, server), daemon=True).start()
             if first.startswith(EVENTS):
                 with contextlib.suppress(OSError):
                     self._watch(server, client)
