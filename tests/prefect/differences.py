@@ -110,6 +110,14 @@ MEANT: tuple[Difference, ...] = (
         scenarios="i",
     ),
     Difference(
+        "`job_variables` that a client sends as null",
+        "null",
+        "an empty object, as where they are left out",
+        "both say that there are none",
+        r"\.job_variables$",
+        (None, {}),
+    ),
+    Difference(
         "the global limit that deployments share",
         "deleted with the first of the deployments",
         "only the limit that a deployment made for itself is deleted with it",
@@ -150,6 +158,24 @@ MEANT: tuple[Difference, ...] = (
         "the close is answered before the events are recorded",
         "a ping and the close are answered after the commit",
         "what was acknowledged is there after a crash",
+    ),
+    Difference(
+        "a frame of `/events/in` that is no event, or larger than 4 MiB",
+        "the ping after it is answered, and the connection cut; 16 MiB are allowed",
+        "nothing after it is answered, and the connection closed with 1007 or 1009",
+        "an answer is a receipt",
+    ),
+    Difference(
+        "background tasks that wait for a client",
+        "are in the memory of the server; what a client took and did not begin is lost with it",
+        "are in the log, and given to another client when the first is gone for a minute",
+        "a restart loses nothing",
+    ),
+    Difference(
+        "the channel of workers, `/work_pools/NAME/workers/connect`",
+        "there since 3.8",
+        "404: workers send their heartbeats by HTTP",
+        "that is what clients fall back to, and it does all the same",
     ),
     Difference(
         "lists right after a write",

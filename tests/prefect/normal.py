@@ -84,6 +84,8 @@ class Normal:
         text = ABOVE.sub("<programs>", text)
         text = TRACE.sub("<trace>", text)
         text = UUID.sub(lambda found: self._labels.get(found[0].replace("-", ""), "<id>"), text)
+        if "│" in text:  # a row of a table, as wide as what stands in other rows
+            text = " ".join(text.split())
         text = PYTHON_TIME.sub("<time>", SUBMITTED.sub("<slug>", text))
         return VERSION.sub("<version>", AGO.sub("<ago>", TIME.sub("<time>", text)))
 

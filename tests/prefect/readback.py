@@ -89,17 +89,19 @@ class ReadModels:
 
     def _deployment(self, deployment: Json) -> Json:
         schedules = self._get(f"deployments/{deployment['id']}/schedules")
+        _polled(deployment)
         deployment["schedules"] = by(deployment["schedules"], "active", "slug", "schedule")
         return deployment | {
             "schedules again": by(schedules, "active", "slug", "schedule") == deployment["schedules"],
-            "again": steady(self._get(f"deployments/{deployment['id']}"), "schedules")
-            == steady(deployment, "schedules"),
+            "again": steady(self._get(f"deployments/{deployment['id']}"), "schedules", "status")
+            == steady(deployment, "schedules", "status"),
         }
 
     def _pool(self, pool: Json) -> Json:
         name = pool["name"]
+        queues = by(self._post(f"work_pools/{name}/queues/filter", {}), "name")
         return pool | {
-            "queues": by(self._post(f"work_pools/{name}/queues/filter", {}), "name"),
+            "queues": [_polled(queue) for queue in queues],
             "workers": by(self._post(f"work_pools/{name}/workers/filter", {}), "name"),
             "again": steady(self._get(f"work_pools/{name}")) == steady(pool),
         }
@@ -143,6 +145,13 @@ def steady(shown: Json, *without: str) -> Json:
     """An object without what is computed anew at each reading."""
     moving = {"estimated_run_time", "estimated_start_time_delta", *without}
     return {name: value for name, value in shown.items() if name not in moving}
+
+
+def _polled(shown: Json) -> Json:
+    """Whether it is READY depends on how many seconds ago somebody polled it."""
+    if shown["last_polled"] and shown["status"] in ("READY", "NOT_READY"):
+        shown["status"] = "polled"
+    return shown
 
 
 def _as_listed(state: Json | None, states: list[Json]) -> Any:

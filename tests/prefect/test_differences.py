@@ -16,7 +16,7 @@ FIRST, SECOND = "5b7d7d3c-63fb-4a47-8a0b-0a5c8a7f2f10", "018f3a5c-0000-7000-8000
 def shown(run: str, at: str, **more: object) -> dict[str, object]:
     """A run as a server shows it, in its normal form."""
     tree = {"runs": [{"id": run, "name": "r", "start_time": at, "key": f"of {run}", "run_count": 1, **more}]}
-    return flat(Normal(Path("/home/of/it")).of(tree))
+    return flat(Normal(Path("/folder/of/it")).of(tree))
 
 
 def test_ids_and_times_do_not_differ() -> None:
