@@ -160,6 +160,24 @@ MEANT: tuple[Difference, ...] = (
         "what was acknowledged is there after a crash",
     ),
     Difference(
+        "a frame of `/events/in` that is no event, or larger than 4 MiB",
+        "the ping after it is answered, and the connection cut; 16 MiB are allowed",
+        "nothing after it is answered, and the connection closed with 1007 or 1009",
+        "an answer is a receipt",
+    ),
+    Difference(
+        "background tasks that wait for a client",
+        "are in the memory of the server; what a client took and did not begin is lost with it",
+        "are in the log, and given to another client when the first is gone for a minute",
+        "a restart loses nothing",
+    ),
+    Difference(
+        "the channel of workers, `/work_pools/NAME/workers/connect`",
+        "there since 3.8",
+        "404: workers send their heartbeats by HTTP",
+        "that is what clients fall back to, and it does all the same",
+    ),
+    Difference(
         "lists right after a write",
         "may show task runs some seconds late",
         "wait for the view, for one second at most",
