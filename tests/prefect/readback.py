@@ -52,10 +52,12 @@ class ReadModels:
         states = by(self._get("flow_run_states/", flow_run_id=run["id"]), "timestamp")
         # Whether a run was late depends on how busy the machine was.
         states = [state for state in states if state["name"] != "Late"]
-        run["empirical_policy"]["pause_keys"].sort()
+        again = self._get(f"flow_runs/{run['id']}")
+        for one in (run, again):
+            one["empirical_policy"]["pause_keys"].sort()  # a set
         return run | {
             "state": _as_listed(run["state"], states),
-            "again": steady(self._get(f"flow_runs/{run['id']}")) == steady(run),
+            "again": steady(again) == steady(run),
             "states": states,
             "tasks": [self._task(task) for task in _in_order(tasks)],
             "count of tasks": self._post("task_runs/count", wanted),

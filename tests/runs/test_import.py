@@ -30,7 +30,7 @@ from ledger.runs.records import Records
 from ledger.runs.run_logs import RunLogs
 from ledger.runs.states import running
 from projections.verify import verify
-from tests.gateway.conftest import Ended, environment, forked, plain_environment, pledger
+from tests.gateway.conftest import COMMAND, Ended, environment, plain_environment, pledger
 from tests.runs.given_prefect import START, TABLES, Given, filled, number
 
 __all__ = ["plain_environment", "pledger"]  # fixtures
@@ -161,7 +161,7 @@ def test_an_import_that_is_killed_at_any_moment_loses_and_doubles_nothing(
         states = ("PENDING", "Pending", 0.0), ("RUNNING", "Running", 1.0), ("COMPLETED", "Completed", 2.0)
         run = given.flow_run(number(nth), number(1), f"run-{nth}", *states)
         given.task_run(number(nth + 1000), run, "load", *states)
-    command = [*forked(), "--dsn", dsn, "runs", "import", str(given.path)]
+    command = [*COMMAND, "--dsn", dsn, "runs", "import", str(given.path)]
     keys = {"LEDGER_BLOCK_KEYS_FILE": os.environ["LEDGER_BLOCK_KEYS_FILE"]}
     chance, kills = random.Random(7), 0
     while True:
@@ -174,6 +174,7 @@ def test_an_import_that_is_killed_at_any_moment_loses_and_doubles_nothing(
         process.kill()
         process.wait()
         kills += 1
+        assert kills < 30, "it ends by an error, not by a kill"
     assert kills
     with prefect_database(str(given.path)) as database:
         again = Import(log, database).run()

@@ -145,14 +145,49 @@ def _nothing(_: RecordImport, rows: Sequence[Row]) -> dict[str, Row]:
 
 
 def _of_schemas(imported: RecordImport, rows: Sequence[Row]) -> dict[str, Row]:
-    found = _references(imported.database, "block_schema", [row["id"] for row in rows])
-    return {
-        id: {
-            "references": {
-                name: [imported.ids.get(("block_schema", one), one)] for name, one in nested.items()
+    """The nested schemas: Prefect keeps them apart and puts them into the fields when it reads a schema."""
+    more: dict[str, Row] = {}
+    for row in rows:
+        if nested := _nested_schemas(imported.database, row["id"]):
+            ids = {
+                name: [imported.ids.get(("block_schema", one["id"]), one["id"]) for one in ones]
+                for name, ones in nested.items()
             }
-        }
-        for id, nested in found.items()
+            more[row["id"]] = {"references": ids, "fields": _whole_fields(imported.database, row)}
+    return more
+
+
+def _nested_schemas(database: PrefectDatabase, id: str) -> dict[str, list[Row]]:
+    """The rows of the schemas that are nested in one, by the name of the field."""
+    found = database.rows_with("block_schema_reference", "parent_block_schema_id", [id])
+    wanted = [row["reference_block_schema_id"] for row in found]
+    rows = {row["id"]: row for row in database.rows_with("block_schema", "id", wanted)}
+    nested: dict[str, list[Row]] = {}
+    for row in found:
+        nested.setdefault(row["name"], []).append(rows[row["reference_block_schema_id"]])
+    return nested
+
+
+def _whole_fields(database: PrefectDatabase, row: Row) -> Row:
+    """The fields of a schema with the definitions of all that is nested in it."""
+    fields, definitions, references = (
+        dict(row["fields"]),
+        dict(row["fields"].get("definitions") or {}),
+        dict[str, Any](),
+    )
+    for name, ones in _nested_schemas(database, row["id"]).items():
+        told = []
+        for one in ones:
+            (block_type,) = database.rows_with("block_type", "id", [one["block_type_id"]])
+            told.append({"block_schema_checksum": one["checksum"], "block_type_slug": block_type["slug"]})
+            whole = _whole_fields(database, one)
+            definitions |= whole.pop("definitions", {})
+            definitions[whole["title"]] = whole
+        references[name] = told[0] if len(told) == 1 else told
+    return {
+        **fields,
+        "block_schema_references": references,
+        **({"definitions": definitions} if definitions else {}),
     }
 
 

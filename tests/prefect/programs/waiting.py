@@ -28,6 +28,8 @@ class Followed:
     def __init__(self, run: FlowRun, events: AsyncIterator[Event]) -> None:
         self._run, self._events = run, events
         self._present = run.state_name
+        # The server also sends what was before.
+        self._since = run.state.timestamp if run.state is not None else run.created
 
     async def until(self, *names: str) -> FlowRun:
         """The run, in its present state or when the next state with one of these names was announced."""
@@ -36,7 +38,9 @@ class Followed:
             return self._run
         async with asyncio.timeout(PATIENCE):
             async for event in self._events:
-                if event.resource.get("prefect.state-name") in names:
+                is_news = self._since is None or event.occurred > self._since
+                if is_news and event.resource.get("prefect.state-name") in names:
+                    self._since = event.occurred
                     async with get_client() as client:
                         return await client.read_flow_run(self._run.id)
         raise AssertionError("the events ended")
