@@ -12,6 +12,8 @@ from tests.prefect.scenarios import Scenario
 Json = dict[str, Any]
 BY_CHANCE = {"prefect.flow-run.heartbeat", "prefect.flow-run.Late"}
 """Events that depend on how long things took."""
+OF_THE_WORKER = {"prefect.flow_runs.worker", "prefect.flow_runs.runner"}
+"""The loggers of who starts the process of a run: what they saw of its end depends on how long it took."""
 
 
 class ReadModels:
@@ -54,7 +56,8 @@ class ReadModels:
         states = [state for state in states if state["name"] != "Late"]
         again = self._get(f"flow_runs/{run['id']}")
         for one in (run, again):
-            one["empirical_policy"]["pause_keys"].sort()  # a set
+            one["empirical_policy"]["pause_keys"].sort()  # a set, as the tags are
+            one["tags"].sort()
         return run | {
             "state": _as_listed(run["state"], states),
             "again": steady(again) == steady(run),
@@ -78,6 +81,7 @@ class ReadModels:
     def _logs(self, run: str) -> list[list[Any]]:
         """The level, logger and text of each line, without tracebacks; threads write in any order."""
         lines = self._post("logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}, "limit": 200})
+        lines = [line for line in lines if line["name"] not in OF_THE_WORKER]
         if not self._scenario.last_lines:
             lines = [line for line in lines if line["name"] != "prefect.task_runs"]
         return sorted([line["level"], line["name"], line["message"].partition("\n")[0]] for line in lines)
