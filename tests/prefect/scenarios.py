@@ -28,7 +28,9 @@ class Scenario:
 
 
 SCENARIOS = (
-    Scenario("g", "g_stops.py", "cancel by a worker, pause and resume with an input, suspend"),
+    Scenario(
+        "g", "g_stops.py", "cancel by a worker, pause and resume with an input, suspend", last_lines=False
+    ),
     Scenario("d", "d_worker.py", "work pool, worker, deployment, runs that are asked for"),
     Scenario("c", "c_serve.py", "serve() with schedules", ("served 5", "served 7")),
     Scenario("h", "h_commands.py", "the commands of `prefect`"),

@@ -117,7 +117,10 @@ def test_w3_09_who_waits_as_told_is_not_early(early: float) -> None:
     assert in_seconds(change.delay_seconds) >= at
 
 
-@pytest.mark.parametrize("to", [states.cancelled(), states.cancelling(), states.crashed()], ids=lambda to: to.name)
+ENDS = (states.cancelled(), states.cancelling(), states.crashed())
+
+
+@pytest.mark.parametrize("to", ENDS, ids=[one.name for one in ENDS])
 def test_w3_09_a_paused_run_can_be_ended_after_its_timeout(runs: FlowRuns, to: State) -> None:
     run, _ = runs.create(new_id(), state=states.running())
     runs.set_state(run.id, states.paused(expires_at=in_seconds(-1)))
