@@ -231,7 +231,7 @@ Where the second table has no place, no scenario shows the difference; tests of 
 
 PLACES = """
 
-The places of the read models where the comparison allows a difference:
+The places of the read models where the comparison allows a difference, as regular expressions:
 
 | what | places |
 |---|---|
@@ -241,10 +241,14 @@ The places of the read models where the comparison allows a difference:
 def page() -> str:
     """The page of the differences."""
     rows = [f"| {one.what} | {one.theirs} | {one.ours} | {one.reason} |" for one in MEANT]
-    places = [
-        f"| {one.what} | `{one.where}` |".replace("\\b", "").replace("\\", "") for one in MEANT if one.where
-    ]
+    meant = [one for one in MEANT if one.where]
+    places = [f"| {one.what} | `{_in_cell(one.where or '')}` |" for one in meant]
     return HEAD + "\n".join(rows) + PLACES + "\n".join(places) + "\n"
+
+
+def _in_cell(pattern: str) -> str:
+    """A pattern in a cell of a table, whose columns | would part."""
+    return pattern.replace("|", "\\|")
 
 
 if __name__ == "__main__":
