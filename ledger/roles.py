@@ -38,6 +38,7 @@ PROGRAMS: Final[dict[str, Program]] = {
     "pledger machines timeouts": Program(("writer", "reader"), "moves objects whose timeout is due"),
     "pledger machines adopt": Program(("writer", "reader"), "records the moves of a transitions table"),
     "pledger serve": Program(("writer", "reader"), "answers HTTP clients"),
+    "pledger serve --prefect": Program(("writer", "projector"), "the same, and keeps the views of runs"),
     "pledger runs services": Program(("writer", "reader"), "schedules runs, ends dead ones, frees slots"),
     "pledger runs import": Program(("writer", "reader"), "records the contents of a Prefect database"),
     "pledger import": Program(("writer", "reader"), "records the events of a file"),

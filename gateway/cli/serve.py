@@ -87,7 +87,8 @@ def serve(
         settings = _with_prefect(settings, prefect_version, services)
     session.know_views()
     imported_machines(modules)
-    with session.ledger("pledger serve", max_size=20, timeout=5.0) as log:
+    program = "pledger serve --prefect" if prefect else "pledger serve"
+    with session.ledger(program, max_size=20, timeout=5.0) as log:
         try:
             place = listen(host, port)
         except OSError as error:

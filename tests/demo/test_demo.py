@@ -162,7 +162,8 @@ def test_after_ctrl_c_the_named_project_goes_on(
     check_archive(tmp_path / "there", images)
 
 
-@pytest.mark.parametrize("with_workers", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("with_workers", [False, True])
 def test_after_kill_9_of_the_crew_the_project_goes_on(
     start: Start, demo: Demo, log: Ledger, images: Images, tmp_path: Path, with_workers: bool
 ) -> None:

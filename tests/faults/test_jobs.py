@@ -240,6 +240,7 @@ def check_controls(log: Log) -> None:
     assert judge(rows, [*ids, str(uuid4())], written)
 
 
+@pytest.mark.slow
 def test_killed_at_random_every_job_comes_to_its_end(durable: Embedded, hardy: Ledger) -> None:
     submitting = Submitting(hardy, jobs=10, parents=2, batches=8, waves=1)
     survive(

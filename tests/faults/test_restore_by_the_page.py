@@ -89,11 +89,14 @@ def shipped() -> list[View]:
             "activity",
             "build_runs",
             "build_stages",
+            "flow_runs",
             "in_state",
             "jobs",
             "lsm_items",
             "progress",
             "psoct_items",
+            "run_records",
+            "task_runs",
             "work",
         ]
     )

@@ -54,6 +54,8 @@ def test_these_are_the_commands() -> None:
     names += [f"jobs {name}" for name in ("cancel", "retry", "comment", "describe")]
     names += ["worker run", "worker list", "reaper run", *(f"queues {name}" for name in QUEUES)]
     names += ["operations limit", "operations list"]
+    names += [f"runs {name}" for name in ("list", "show", "history", "cancel", "import", "services")]
+    names += ["runs rotate-keys"]
     names += ["serve", *(f"token {name}" for name in ("add", "list", "revoke"))]
     names += [f"dead {name}" for name in ("list", "show", "redrive", "discard")]
     names += [f"schedules {n}" for n in ("set", "list", "show", "pause", "resume", "remove", "next")]

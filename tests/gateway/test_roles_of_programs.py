@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -31,6 +32,7 @@ from projections import Projector
 from tests.docs.pages import ROOT
 from tests.gateway.conftest import Ended, eventually
 from tests.gateway.timed import Loan
+from tests.runs.given_prefect import Given
 
 PAGE = ROOT / "docs/how-to/grant-roles.md"
 OPERATIONS = ("--operations", "tests.gateway.operations")
@@ -47,6 +49,7 @@ COMMANDS = {
         ["machines", "adopt", "of_roles", "--table", "public.moves", "--parent", "book"],
     ],
     "pledger import": [["import", "exported.jsonl"]],
+    "pledger runs import": [["runs", "import", "prefect.db"]],
     "pledger views follow": [["views", "follow", "--once"]],
     "pledger views retry": [["views", "retry", "in_state", "--all"]],
     "pledger rebuild": [["rebuild", "in_state"], ["rebuild", "heads", "commands"]],
@@ -61,7 +64,11 @@ WORKERS = {
     "pledger worker run --no-views": ["worker", "run", *OPERATIONS, "--no-views"],
 }
 
-LONG = {**WORKERS, "pledger serve": ["serve", "--port", "0"]}
+SERVERS = {
+    "pledger serve": ["serve", "--port", "0"],
+    "pledger serve --prefect": ["serve", "--prefect", "--port", "0"],
+}
+LONG = {**WORKERS, **SERVERS, "pledger runs services": ["runs", "services"]}
 """Programs that go on until they are stopped."""
 
 
@@ -117,6 +124,7 @@ def given(
             "UPDATE ledger.heads SET status = 'wrong' WHERE stream = 'lsm.project/mouse'"
         )
     (tmp_path / "exported.jsonl").write_text("")
+    Given(tmp_path / "prefect.db")
     return log
 
 
@@ -187,20 +195,34 @@ def test_a_worker_runs_with_exactly_its_roles(
     assert (worker.returncode, "ermission" in said, "tries again" in said) == (0, False, False), said
 
 
+@pytest.mark.parametrize("program", SERVERS)
 def test_a_server_runs_with_exactly_its_roles(
-    given: Ledger, login_with: LoginWith, started: Callable[..., Any]
+    program: str, given: Ledger, login_with: LoginWith, started: Callable[..., Any]
 ) -> None:
     token, _ = Tokens(given).add("x", Role.OPERATOR)
-    server = started("--dsn", login_with(*PROGRAMS["pledger serve"].roles), *LONG["pledger serve"])
+    server = started("--dsn", login_with(*PROGRAMS[program].roles), *SERVERS[program])
     url, headers = server.stdout.readline().strip(), {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
         new = {"operation": "double", "queue_name": "default", "payload": {"n": 7}}
         id = client.post("/jobs", json=new).json()["id"]
         answers = [client.get(path) for path in (f"/jobs/{id}/events", "/jobs", "/log", "/metrics", "/views")]
+        if program == "pledger serve --prefect":
+            answers += [client.post(f"/api/{path}", json={}) for path in ("flow_runs/filter", "flows/filter")]
     assert [one.status_code for one in answers] == [200] * len(answers)
     server.send_signal(signal.SIGTERM)
     _, said = server.communicate(timeout=60)
     assert (server.returncode, "ermission" in said) == (0, False), said
+
+
+def test_services_run_with_exactly_their_roles(
+    given: Ledger, login_with: LoginWith, started: Callable[..., Any]
+) -> None:
+    program = "pledger runs services"
+    services = started("--dsn", login_with(*PROGRAMS[program].roles), *LONG[program], "--json")
+    assert "late_runs" in json.loads(services.stdout.readline())["services"]
+    services.send_signal(signal.SIGTERM)
+    _, said = services.communicate(timeout=60)
+    assert (services.returncode, "ermission" in said) == (0, False), said
 
 
 @pytest.mark.parametrize(("program", "role"), [case for case in LACKING if case[0] in LONG])

@@ -31,7 +31,8 @@ MODULE = "tests.gateway.viewed"
 def known() -> list[str]:
     """The views of this package, and of the pipelines that tests declare."""
     items = [f"{name}_items" for name in PIPELINES]
-    return sorted(["activity", "build_runs", "build_stages", "in_state", "jobs", "progress", "work", *items])
+    runs = ["build_runs", "build_stages", "flow_runs", "run_records", "task_runs"]
+    return sorted(["activity", "in_state", "jobs", "progress", "work", *runs, *items])
 
 
 @pytest.fixture(autouse=True)

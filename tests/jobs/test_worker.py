@@ -152,11 +152,16 @@ def test_services_run_by_default(log: Ledger) -> None:
     worker = Worker(log, REGISTRY)
     at_work = AtWork(worker)
     names = {"projector", "fan_in", "cascade", "scheduler", "reaper"}
+    before = set(threading.enumerate())  # a server of another test may run services, too
     at_work.thread.start()
     try:
-        eventually(lambda: names <= {thread.name for thread in threading.enumerate()})
+        eventually(lambda: names <= _started_since(before))
     finally:
         at_work.end()
     assert at_work.error is None
     assert at_work.gave_back is False
-    assert not names & {thread.name for thread in threading.enumerate()}
+    assert not names & _started_since(before)
+
+
+def _started_since(before: set[threading.Thread]) -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread not in before}

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from ..jobs.worker import stopped_by_signals
-from ..session import session_of
+from ..output import flush, json_line
+from ..session import AsJson, session_of
 from ..stderr import log_to_stderr
 
 LateAfter = Annotated[
@@ -27,6 +28,7 @@ def services(
     late_after: LateAfter = 15.0,
     cancelling_timeout: CancellingTimeout = 300.0,
     log_days: LogDays = 90.0,
+    as_json: AsJson = False,
 ) -> None:
     """Run the services of runs until Ctrl-C: the scheduler, late runs, pauses, slots, workers, crashes.
 
@@ -37,15 +39,21 @@ def services(
     Examples:
       pledger runs services
       pledger runs services --late-after 60 --log-days 30
+
+    JSON, one object when it has begun: services, their names.
     """
-    session = session_of(context, as_json=False)
-    from consumers.runs import RunServiceSettings, run_services
+    session = session_of(context, as_json)
+    from consumers.runs import RunServices, RunServiceSettings
 
     settings = RunServiceSettings(late_after, cancelling_timeout, log_days)
     with (
         session.ledger("pledger runs services") as log,
         stopped_by_signals() as stop,
         log_to_stderr(session, "consumers"),
+        RunServices(log, settings) as running,
     ):
+        if session.json:
+            json_line({"services": [service.name for service in running.services]})
+            flush()
         session.say("the services of runs are at work; Ctrl-C ends them")
-        run_services(log, stop, settings)
+        stop.wait()

@@ -12,7 +12,7 @@ GRANT EXECUTE ON FUNCTION {schema}.append_one, {schema}.append_stream, {schema}.
 GRANT EXECUTE ON FUNCTION {schema}.describe, {schema}.acquire_scope, {schema}.open_scope, {schema}.release_scope
       TO {writer}, {reader};
 GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader}, {projector};
-GRANT SELECT ON SEQUENCE {schema}.positions TO {reader}, {projector};
+GRANT SELECT ON SEQUENCE {schema}.positions, {schema}.run_logs_number_seq TO {reader}, {projector}; -- dumps have them
 GRANT EXECUTE ON FUNCTION {schema}.newest_events TO {reader}, {projector};
 GRANT EXECUTE ON FUNCTION {schema}.bound, {schema}.describe, {schema}.heads_below, {schema}.lock_class, {schema}.mark_name,
                           {schema}.next_batch, {schema}.claimed_time, {schema}.whole_number TO {reader}, {projector};
