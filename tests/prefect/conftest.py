@@ -13,10 +13,19 @@ from tests.prefect.playing import Played, Stage
 from tests.prefect.scenarios import SCENARIOS, Scenario
 
 Results = dict[str, Callable[[], Played]]
+LONG = {"d", "g", "h"}
+"""Scenarios that start dozens of processes: `--slow` plays them with older clients, too."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What uses a client needs `--prefect`, which dev.py gives when it has made the environments."""
+    """What uses a client needs `--prefect`, which dev.py gives when it has made the environments.
+
+    Long scenarios are played with the newest client only; with others they are slow.
+    """
+    for item in items:
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        if given.get("letter") in LONG and given.get("version") in VERSIONS[1:]:
+            item.add_marker(pytest.mark.slow)
     if config.getoption("--prefect"):
         return
     for item in items:
@@ -35,14 +44,10 @@ def version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def chosen(request: pytest.FixtureRequest) -> list[Scenario]:
-    """The scenarios of the tests of this run."""
-    letters = {
-        item.callspec.params["letter"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function)
-        and "letter" in getattr(item, "callspec", item).__dict__.get("params", ())
-    }
+def chosen(request: pytest.FixtureRequest, version: str) -> list[Scenario]:
+    """The scenarios of the tests of this run with this version."""
+    given = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    letters = {params.get("letter") for params in given if params.get("version") == version}
     return [one for one in SCENARIOS if one.letter in letters]
 
 

@@ -12,7 +12,7 @@ from commands import beside, done
 from prefect import flow, get_client, pause_flow_run, suspend_flow_run, task
 from prefect.input import RunInput
 from prefect.runtime import flow_run
-from waiting import ENDS, followed, report
+from waiting import ENDS, followed, report, task_done
 
 HERE = Path(__file__)
 
@@ -71,6 +71,7 @@ async def of_the_worker() -> None:
     cancelled, held = await ask("g-endless/g"), await ask("g-suspended/g")
     async with followed(cancelled) as one, followed(held) as other:
         await one.until("Running")
+        await task_done(cancelled)  # it is told while the process lives
         await asyncio.to_thread(done, "flow-run", "cancel", str(cancelled))
         await other.until("Suspended")
         report(resumed=await resumed(held, depth=4, lens="10x"))

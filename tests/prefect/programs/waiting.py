@@ -15,7 +15,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.events import Event
 from prefect.events.clients import get_events_subscriber
-from prefect.events.filters import EventFilter, EventNameFilter, EventResourceFilter
+from prefect.events.filters import EventFilter, EventNameFilter, EventRelatedFilter, EventResourceFilter
 
 PATIENCE = 600
 """Seconds after which a wait is a failure."""
@@ -67,6 +67,16 @@ async def first_run(deployment: str, *names: str) -> FlowRun:
             ):
                 return await client.read_flow_run(UUID(event.resource.id.removeprefix("prefect.flow-run.")))
     raise AssertionError("the events ended")
+
+
+async def task_done(run: UUID) -> None:
+    """Wait until a task of this flow run is completed, which the server tells also afterwards."""
+    done = EventFilter(
+        event=EventNameFilter(name=["prefect.task-run.Completed"]),
+        related=EventRelatedFilter(id=[f"prefect.flow-run.{run}"]),
+    )
+    async with asyncio.timeout(PATIENCE), get_events_subscriber(done) as events:
+        await anext(aiter(events))
 
 
 def report(**facts: Any) -> None:
