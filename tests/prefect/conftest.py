@@ -13,7 +13,7 @@ from tests.prefect.playing import Played, Stage
 from tests.prefect.scenarios import SCENARIOS, Scenario
 
 Results = dict[str, Callable[[], Played]]
-LONG = {"d", "g", "h"}
+LONG = {"c", "d", "g", "h"}
 """Scenarios that start dozens of processes: `--slow` plays them with older clients, too."""
 
 
