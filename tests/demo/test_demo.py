@@ -144,6 +144,7 @@ def check_pasted(stdout: str, dsn: str) -> None:
         assert pasted.stdout
 
 
+@pytest.mark.slow
 def test_after_ctrl_c_the_named_project_goes_on(
     start: Start, demo: Demo, log: Ledger, images: Images, tmp_path: Path
 ) -> None:

@@ -198,6 +198,7 @@ def test_a_row_with_an_id_is_recorded_once(log: Ledger, written: Written) -> Non
     assert head.status == "s1200"
 
 
+@pytest.mark.slow
 def test_two_imports_at_once_record_each_row_once(log: Ledger, written: Written) -> None:
     path = written("scans.csv", csv(3000))
     with ThreadPoolExecutor(2) as pool:

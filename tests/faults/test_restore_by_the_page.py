@@ -171,6 +171,7 @@ def test_a_ledger_is_restored_as_the_page_says_and_goes_on(
     assert "no difference" in shell('pledger --dsn "$NEW" verify', NEW=way)
 
 
+@pytest.mark.slow
 def test_a_dump_without_its_views_is_completed_from_the_events(
     filled: Ledger, dsn: str, shell: Shell, untouched: Embedded
 ) -> None:

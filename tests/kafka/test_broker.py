@@ -133,6 +133,7 @@ with using(Path(sys.argv[1])) as address:
 """
 
 
+@pytest.mark.slow
 def test_the_shared_broker_ends_with_its_last_user(tmp_path: Path) -> None:
     """However they end; and who comes afterwards gets a new one."""
     command = [sys.executable, "-c", USES, str(tmp_path)]

@@ -202,6 +202,7 @@ def test_a_body_that_is_too_large_is_read_from_the_ledger(
     assert_equal(log, connection)
 
 
+@pytest.mark.slow
 def test_it_is_built_anew_with_statuses_that_are_declared_later(
     log: Ledger, elsewhere: Ledger, connection: psycopg.Connection[Any], broker: SharedBroker, kafka_name: str
 ) -> None:

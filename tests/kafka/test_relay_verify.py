@@ -225,6 +225,7 @@ def test_a_record_whose_transaction_ends_during_the_proof(
     assert (found.difference, found.records) == (None, 2)
 
 
+@pytest.mark.slow
 def test_while_the_relay_goes_on(log: Ledger, cluster: Cluster, kafka_name: str) -> None:
     """Given appends and a relay that publishes them meanwhile, then no proof finds a difference."""
     stop = threading.Event()

@@ -130,6 +130,7 @@ def test_a_child_that_is_killed_is_replaced() -> None:
     assert (sorted(results), sum(told)) == ([1, 1, 1], 3)
 
 
+@pytest.mark.slow
 def test_children_that_keep_being_killed_end_the_work() -> None:
     with pytest.raises(ServerUnavailable, match=r"ended by signal 9, after 3 others"):
         [*in_processes(Counting("die"), ["a", "b"], 2)]

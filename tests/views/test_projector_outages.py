@@ -91,6 +91,7 @@ def test_many_at_a_time_apply_each_event_once(
     assert sum(projector.applied["watts"] for projector in projectors) == there
 
 
+@pytest.mark.slow
 def test_killed_ones_leave_nothing_half_done(
     log: Ledger, dsn: str, connection: Connection, declare: Declare
 ) -> None:

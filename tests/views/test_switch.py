@@ -88,6 +88,7 @@ def swaps(log: Ledger, dsn: str, connection: Connection, many: int, writers: int
     assert rows(connection) == states_by_hand(log)
 
 
+@pytest.mark.slow
 def test_switched_under_writers_it_equals_the_fold(log: Ledger, dsn: str, connection: Connection) -> None:
     swaps(log, dsn, connection, 12, 3)
 
