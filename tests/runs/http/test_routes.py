@@ -80,6 +80,7 @@ def run(operation: Any, server: Running, examples: int) -> None:
     answers()
 
 
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")  # Schemathesis' own
 def test_requests_of_every_operation_never_make_the_server_fail(prefect: Running) -> None:
     for operation in OPERATIONS:
         run(operation, prefect, 1)
