@@ -14,6 +14,8 @@ BY_CHANCE = {"prefect.flow-run.heartbeat", "prefect.flow-run.Late"}
 """Events that depend on how long things took."""
 OF_THE_WORKER = {"prefect.flow_runs.worker", "prefect.flow_runs.runner"}
 """The loggers of who starts the process of a run: what they saw of its end depends on how long it took."""
+RENEWED_TOO_LATE = "Concurrency lease renewal failed"
+"""A client renews a lease in a thread of its own, which may come after it has released the lease."""
 OF_RUNS = {"prefect.flow_runs", "prefect.task_runs"}
 """The loggers of a run's own process, which may be ended before it has sent its last lines."""
 
@@ -84,6 +86,7 @@ class ReadModels:
         """The level, logger and text of each line, without tracebacks; threads write in any order."""
         lines = self._post("logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}, "limit": 200})
         lines = [line for line in lines if line["name"] not in OF_THE_WORKER]
+        lines = [line for line in lines if not line["message"].startswith(RENEWED_TOO_LATE)]
         if not self._scenario.last_lines:
             lines = [line for line in lines if line["name"] not in OF_RUNS]
         return sorted([line["level"], line["name"], line["message"].partition("\n")[0]] for line in lines)
