@@ -107,10 +107,11 @@ class Intake:
         Returns when those that are in order are committed.
         """
         asked = _Asked(actor, len(events))
+        sizes = [len(msgspec.json.encode(event)) for event in events]
 
         def put_all() -> None:
-            for event in events:
-                self.put(asked, event, len(events))
+            for event, size in zip(events, sizes, strict=True):
+                self.put(asked, event, size)
             self.hurry()
 
         self._loop.call_soon_threadsafe(put_all)

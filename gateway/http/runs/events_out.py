@@ -14,15 +14,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
-from ledger import BadInput, Ledger, Recorded
+from ledger import Ledger, Recorded
 from ledger.tokens import Role
 from projections import Follower
 from projections.runs.event_filters import EventFilter
 from projections.runs.prefect_events import TOPICS, PrefectEvents
 
-from .socket_login import admitted, first_message
+from .socket_login import admitted, asked
 from .socket_sender import Past, Sender
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ SKEW: Final = timedelta(minutes=1)
 """How much later than it was recorded an event may claim to have occurred."""
 PAGE: Final = 200
 """Events of the history that are read at once."""
-PROTOCOL_ERROR: Final = 1002
 
 
 class NewEvents:
@@ -70,15 +69,8 @@ async def events_out(websocket: WebSocket) -> None:
     """Tell a client the events that it wants, until it is gone."""
     if await admitted(websocket, Role.READER) is None:
         return
-    try:
-        wanted, backfill = _asked(await first_message(websocket))
-    except BadInput as error:
-        await websocket.close(PROTOCOL_ERROR, f"Invalid filter: {error}"[:100])
-    except (TimeoutError, ValueError):
-        await websocket.close(PROTOCOL_ERROR, "Expected 'filter' message")
-    except WebSocketDisconnect:
-        pass
-    else:
+    if (filter_ := await asked(websocket, _wanted)) is not None:
+        wanted, backfill = filter_
         await _tell(websocket, wanted, backfill=backfill)
 
 
@@ -97,10 +89,8 @@ async def _tell(websocket: WebSocket, wanted: EventFilter, *, backfill: bool) ->
     await sender.run(begin if backfill else None)
 
 
-def _asked(message: dict[str, Any]) -> tuple[EventFilter, bool]:
-    """The filter of a message, and whether past events are wanted. Raises BadInput, ValueError."""
-    if message.get("type") != "filter":
-        raise ValueError("no filter")
+async def _wanted(message: dict[str, Any]) -> tuple[EventFilter, bool]:
+    """The filter of a message, and whether past events are wanted. Raises BadInput."""
     wanted = EventFilter.of(message.get("filter"))
     earliest = datetime.now(UTC) - OLDEST
     since = earliest if wanted.since is None else max(wanted.since, earliest)

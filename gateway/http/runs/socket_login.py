@@ -10,12 +10,13 @@ and send no such message: they are let in by the header Authorization, or where 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from ledger import ServerUnavailable
+from ledger import BadInput, ServerUnavailable
 from ledger.tokens import Role
 
 from ..access import Access, Caller
@@ -26,6 +27,9 @@ HANDSHAKE: Final = 30.0
 """Seconds in which a client must send what a socket begins with."""
 FORBIDDEN: Final = 1008
 LATER: Final = 1013
+PROTOCOL_ERROR: Final = 1002
+
+T = TypeVar("T")
 
 
 async def admitted(websocket: WebSocket, needed: Role) -> Caller | None:
@@ -56,6 +60,25 @@ async def first_message(websocket: WebSocket) -> dict[str, object]:
     if not isinstance(message, dict):
         raise ValueError("not a JSON object")
     return message
+
+
+async def asked(websocket: WebSocket, read: Callable[[dict[str, Any]], Awaitable[T]]) -> T | None:
+    """What `read` makes of the client's filter message; None: refused with 1002, or the client is gone.
+
+    read: raises BadInput for a filter that cannot be used, ValueError for a message that has none.
+    """
+    try:
+        message = await first_message(websocket)
+        if message.get("type") != "filter":
+            raise ValueError("no filter")
+        return await read(message)
+    except BadInput as error:
+        await websocket.close(PROTOCOL_ERROR, f"Invalid filter: {error}"[:100])
+    except (TimeoutError, ValueError):
+        await websocket.close(PROTOCOL_ERROR, "Expected 'filter' message")
+    except WebSocketDisconnect:
+        pass
+    return None
 
 
 async def _object(websocket: WebSocket) -> object:

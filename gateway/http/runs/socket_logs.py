@@ -15,14 +15,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
-from ledger import BadInput, Ledger, ServerUnavailable
+from ledger import Ledger, ServerUnavailable
 from ledger.runs.leases import RunLeases
 from ledger.runs.run_logs import RunLogs
 from ledger.tokens import Role
 
-from .socket_login import admitted, first_message
+from .socket_login import admitted, asked
 from .socket_sender import PATIENCE, gone
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ OVERLAP: Final = timedelta(seconds=1)
 """How much later than others a line may be seen that arrived at the same time."""
 PAGE: Final = 1000
 """Lines that are read at once."""
-PROTOCOL_ERROR: Final = 1002
 
 
 class NewLogs:
@@ -66,19 +65,14 @@ async def logs_out(websocket: WebSocket) -> None:
     if await admitted(websocket, Role.READER) is None:
         return
     sockets: Sockets = websocket.app.state.sockets
-    try:
-        message = await first_message(websocket)
-        wanted = message.get("filter")
-        if message.get("type") != "filter" or not isinstance(wanted, dict | None):
+
+    async def wanted(message: dict[str, Any]) -> NewLogs:
+        given = message.get("filter")
+        if not isinstance(given, dict | None):
             raise ValueError("no filter")
-        new = await to_thread.run_sync(NewLogs, sockets.ledger, wanted or {}, limiter=sockets.limiter)
-    except BadInput as error:
-        await websocket.close(PROTOCOL_ERROR, f"Invalid filter: {error}"[:100])
-    except (TimeoutError, ValueError):
-        await websocket.close(PROTOCOL_ERROR, "Expected 'filter' message")
-    except WebSocketDisconnect:
-        pass
-    else:
+        return await to_thread.run_sync(NewLogs, sockets.ledger, given or {}, limiter=sockets.limiter)
+
+    if (new := await asked(websocket, wanted)) is not None:
         telling = asyncio.ensure_future(_tell(websocket, sockets, new))
         await gone(websocket, telling)
 
