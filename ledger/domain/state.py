@@ -15,6 +15,7 @@ from enum import Enum
 from functools import cache
 from json import JSONEncoder
 from operator import attrgetter, is_
+from threading import Lock
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -183,7 +184,7 @@ def load(kind: type[S], data: str | bytes, *, frozen: bool = True) -> S:
     frozen: False leaves mappings as dicts, in a quarter of the time, for who only reads them.
     """
     try:
-        state = _decoder(kind)(data)
+        state = decoder(kind)(data)
         return cast("S", _solid(state) if frozen and not _is_solid(kind) else state)
     except Exception as error:  # of msgspec, of pydantic, of the class
         raise UnreadableState(str(error)) from error
@@ -195,7 +196,7 @@ def load_each(kind: type[S], texts: Sequence[str], *, frozen: bool = True) -> li
     frozen: as in `load`.
     """
     try:
-        states: list[S] = _decoder(list[kind])(f"[{','.join(texts)}]")  # type: ignore[valid-type]
+        states: list[S] = decoder(list[kind])(f"[{','.join(texts)}]")  # type: ignore[valid-type]
         return states if not frozen or _is_solid(kind) else [cast("S", _solid(state)) for state in states]
     except Exception as error:
         raise UnreadableState(str(error)) from error
@@ -205,10 +206,11 @@ def _decoder_of(kind: Any) -> Callable[[str | bytes], Any]:
     """The function that reads it: msgspec's; for pydantic's own types and unions of texts, pydantic's."""
     import msgspec
 
-    try:
-        return msgspec.json.Decoder(kind).decode
-    except (TypeError, NameError):
-        return _adapter(kind).validate_json
+    with _one_decoder_at_a_time:
+        try:
+            return msgspec.json.Decoder(kind).decode
+        except (TypeError, NameError):
+            return _adapter(kind).validate_json
 
 
 def _adapter_of(kind: Any) -> TypeAdapter[Any]:
@@ -318,10 +320,14 @@ _TIMELESS = frozenset({str, int, float, bool, NoneType})
 _PLAIN = frozenset({str, int, bool, NoneType, datetime, Pending})
 _SOLID = (str, int, float, bool, NoneType, datetime, Enum)
 
+_one_decoder_at_a_time = Lock()
+"""msgspec shows other threads what it keeps of a class before that is filled in; using it ends the process."""
+
 # Plain callables to the type checker: to it, a class is not always hashable.
 _kept: Callable[[Any], tuple[str, ...]] = cache(_kept_names)
 _encoder = cache(_new_encoder)
 _shape: Callable[[Any], _Shape | None] = cache(_shape_of)
-_decoder: Callable[[Any], Callable[[str | bytes], Any]] = cache(_decoder_of)
+decoder: Callable[[Any], Callable[[str | bytes], Any]] = cache(_decoder_of)
+"""Returns the function that reads JSON text of a type, any number of threads at once; it freezes nothing."""
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(_adapter_of)
 _is_solid: Callable[[Any], bool] = cache(_solid_as_read)

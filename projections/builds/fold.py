@@ -35,6 +35,7 @@ from ledger.builds.stage import CacheEntryWritten, OpenStage, Stage, StageComple
 from ledger.domain.event import Event
 from ledger.domain.frozen import items_of
 from ledger.domain.names import split_name, stream_name
+from ledger.domain.state import decoder
 from ledger.domain.topics import Unknown
 
 from . import keys
@@ -44,7 +45,7 @@ from .keys import below, clear, entries, key
 STREAMS: Final = (OpenOutput, OpenStage, OpenRun, OpenRemote)
 NUMBER: Final = Struct(">Q")
 ENCODER: Final = msgspec.json.Encoder(enc_hook=items_of)
-STAGE: Final = msgspec.json.Decoder(Stage)
+read_stage: Final = decoder(Stage)
 """Reads a state of which nobody changes the dicts: to freeze them would take twenty times as long."""
 TIMES: Final = ("started_at", "ended_at")
 PLANNED: Final = ("targeted_stages", "execution_order")
@@ -95,7 +96,7 @@ class Fold:
     def _stage(self, stage: str, recorded: Recorded, fact: Event | Unknown) -> None:
         place = key(keys.STAGE, stage)
         known = self._writer.get(place)
-        before = STAGE.decode(known[8:]) if known else Stage()
+        before = read_stage(known[8:]) if known else Stage()
         now = _evolved(OpenStage, before, fact, recorded)
         self._writer.put(place, NUMBER.pack(recorded.version) + ENCODER.encode(now))
         if now.generations != before.generations:

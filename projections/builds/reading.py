@@ -21,7 +21,7 @@ from ledger.domain.state import load_each
 from . import keys
 from .caches import Fingerprint, hash_in
 from .environment import Transaction
-from .fold import NUMBER, STAGE
+from .fold import NUMBER, read_stage
 from .keys import after, below, entries, key, last_part
 
 
@@ -69,12 +69,12 @@ class Snapshot:
     def stage(self, stage: str) -> tuple[int, Stage] | None:
         """Version and state of a stage; None where nothing is recorded of it."""
         value = self._reader.get(key(keys.STAGE, stage))
-        return None if value is None else (NUMBER.unpack_from(value)[0], STAGE.decode(value[8:]))
+        return None if value is None else (NUMBER.unpack_from(value)[0], read_stage(value[8:]))
 
     def stages(self, stages: Iterable[str]) -> dict[str, Stage]:
         """The states of many stages, by name; an unknown stage is left out."""
         wanted = {key(keys.STAGE, stage): stage for stage in stages}
-        return {wanted[found]: STAGE.decode(value[8:]) for found, value in self._cursor.getmulti(wanted)}
+        return {wanted[found]: read_stage(value[8:]) for found, value in self._cursor.getmulti(wanted)}
 
     def locks(self, stages: Iterable[str]) -> dict[str, Lock]:
         """What the last completions of many stages recorded, by name; an unknown stage is left out."""
