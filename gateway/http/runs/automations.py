@@ -17,7 +17,7 @@ ROUTES.declare_records()
 
 @ROUTES.put("/{id:uuid}", status=204, body=ROUTES.fields)
 def replace(call: Call, id: str, body: dict[str, Any]) -> None:
-    """Change fields of one: what is left out stays."""
+    """Change fields of one automation; what is left out stays."""
     call.services.records.change("automation", id, body)
 
 

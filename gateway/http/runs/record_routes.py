@@ -1,8 +1,8 @@
 """The routes that records of several kinds have in the same form, declared once.
 
-ROUTES = RecordRoutes("/variables", "variable", "variables")
-ROUTES.declare_lists()
-ROUTES.declare_records()
+    ROUTES = RecordRoutes("/variables", "variable", "variables")
+    ROUTES.declare_lists()
+    ROUTES.declare_records()
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from ledger.runs.kinds import kind_of
 from ledger.runs.records import Record
 
 from .bodies import FieldsOf
-from .calls import Call, Routes
+from .calls import Call, Handler, Routes
 from .lists import Question, counted, counting, listed, reading
 
 
@@ -27,41 +28,53 @@ class RecordRoutes(Routes):
         super().__init__(prefix)
         self.kind, self.rows, self.number = kind, reading(plural), counting(plural)
         self.fields = Annotated[dict[str, Any], FieldsOf(kind)]
+        self._one, self._all = kind.replace("_", " "), plural.replace("_", " ")
 
     def declare_lists(self, show: Callable[[Call, Record], Any] = lambda _, record: record.shown()) -> None:
         """POST /filter and POST /count."""
         rows, number = self.rows, self.number
 
         @self.look("/filter")
+        @_told(f"{self._all.capitalize()} by filters.")
         def filter(call: Call, body: Question) -> Any:
-            """Those that the filters mean."""
             return listed(call, body, rows, lambda one: show(call, one))
 
         @self.look("/count")
+        @_told(f"How many {self._all} there are.")
         def count(call: Call, body: Question) -> int:
-            """How many the filters mean."""
             return counted(call, body, number)
 
     def declare_records(self) -> None:
         """POST /, and GET, PATCH and DELETE of one by its id."""
-        kind = self.kind
+        kind, one = self.kind, self._one
+        conflict = "; 409 if there is one of this name" if kind_of(kind).unique else ""
 
         @self.post("/", status=201, body=self.fields)
+        @_told(f"Create one {one}{conflict}.")
         def create(call: Call, body: dict[str, Any]) -> Any:
-            """A new one; 409 where its name is taken."""
             return call.services.records.create(kind, body).shown()
 
         @self.get("/{id:uuid}")
+        @_told(f"One {one}.")
         def get(call: Call, id: str) -> Any:
-            """One of them."""
             return call.services.records.get(kind, id).shown()
 
         @self.patch("/{id:uuid}", body=self.fields)
+        @_told(f"Change fields of one {one}.")
         def change(call: Call, id: str, body: dict[str, Any]) -> None:
-            """Change fields of one."""
             call.services.records.change(kind, id, body)
 
         @self.delete("/{id:uuid}")
+        @_told(f"Delete one {one}.")
         def delete(call: Call, id: str) -> None:
-            """Delete one."""
             call.services.records.delete(kind, id)
+
+
+def _told(about: str) -> Callable[[Handler], Handler]:
+    """What a route says of itself."""
+
+    def tell(handler: Handler) -> Handler:
+        handler.__doc__ = about
+        return handler
+
+    return tell
