@@ -1,8 +1,8 @@
 """The routes that records of several kinds have in the same form, declared once.
 
-    ROUTES = RecordRoutes("/variables", "variable", "variables")
-    ROUTES.declare_lists()
-    ROUTES.declare_records()
+ROUTES = RecordRoutes("/variables", "variable", "variables")
+ROUTES.declare_lists()
+ROUTES.declare_records()
 """
 
 from __future__ import annotations
