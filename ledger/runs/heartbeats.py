@@ -6,7 +6,8 @@ Heartbeats of flow runs: a run whose client has sent some, and sends no more, is
 A client does not say how often it sends one. So the interval is the longest between two that came while the
 run was in the same state, by the client's own clock: a late delivery does not make it shorter, nor does
 another attempt, which may be another process with another interval. Until there are two, the interval is what
-the job variables of the run set for its process, if they do. The lease of a run lasts three intervals (W3-01).
+the job variables of the run set for its process, if they do. The lease of a run lasts three intervals (spec
+W3-01).
 """
 
 from __future__ import annotations
