@@ -28,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--prefect", action="store_true", help="run what needs the environments of Prefect too")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the long tests: one that begins last keeps a single process busy while the others wait."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     return f"postgresql: {os.environ.get('LEDGER_PG_BIN', 'as the embedded server finds it')}"
 
