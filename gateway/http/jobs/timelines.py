@@ -32,7 +32,7 @@ class Line(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The newest events of a job: the first as it was recorded, the lines of all, and the limit of the read."""
+    """The newest events of a job: the first as it was recorded, the lines of all, the limit of the read."""
 
     newest: Recorded
     lines: tuple[Line, ...]
