@@ -42,6 +42,8 @@ LONG_TESTS = ("faults", "docs", "demo", "kafka")
 PREFECT = os.path.join(ROOT, ".prefect")
 PREFECT_VERSIONS = {"3.8": "3.8.8", "3.6": "3.6.29"}
 """The clients that `test --prefect` runs, each in an environment of its own: PREFECT/3.8 and so on."""
+PREFECT_FASTAPI = {"3.8": "<0.151", "3.6": "<0.129"}
+"""What the server of each version works with: that of 3.6 answers every request with 500 on newer ones."""
 
 LAST_FAILED = os.path.join(ROOT, ".pytest_cache", "v", "cache", "lastfailed")
 MOST_AGAIN = 10
@@ -357,15 +359,26 @@ def with_clients(args):
 def again_alone():
     """Run the few tests that failed once more, one at a time: some kill servers, and on a machine where
     everything else runs too they may wait longer than they allow. A defect fails twice."""
-    with open(LAST_FAILED) as file:
-        names = sorted(json.load(file))
+    names = last_failed()
     if len(names) > MOST_AGAIN:
+        note("%d failed, too many to run again: %s ..." % (len(names), " ".join(names[:MOST_AGAIN])))
         return 1
     note("%d failed; running them again, one at a time" % len(names))
     code = run([PYTHON, "-m", "pytest", "-p", "no:randomly"] + names)
-    if not code:
-        note("passed alone, and failed beside the others: " + " ".join(names))
+    twice = names if code > 128 else [name for name in names if name in last_failed()] if code else []
+    if len(twice) < len(names):
+        note("passed alone, and failed beside the others: " + " ".join(sorted(set(names) - set(twice))))
+    if code > 128:
+        note("pytest itself was ended by %s" % signal.Signals(code - 128).name)
+    if code:
+        note("failed twice: " + " ".join(twice))
     return code
+
+
+def last_failed():
+    """The names of the tests that failed when they ran last, as pytest has noted them."""
+    with open(LAST_FAILED) as file:
+        return sorted(json.load(file))
 
 
 def walk(args):
@@ -438,9 +451,8 @@ def lock_client(uv, folder, version, args):
     Prefect 3.6 imports importlib_metadata without naming it."""
     needs = os.path.join(folder, "prefect.in")
     with open(needs, "w") as file:
-        file.write(
-            "prefect==%s\nfastapi<0.151\nsqlalchemy<2.1\nimportlib-metadata\n" % PREFECT_VERSIONS[version]
-        )
+        file.write("prefect==%s\nfastapi%s\n" % (PREFECT_VERSIONS[version], PREFECT_FASTAPI[version]))
+        file.write("sqlalchemy<2.1\nimportlib-metadata\n")
     command = [uv, "pip", "compile", needs, "--universal", "--no-annotate"] + LOCKED
     return run(command + ["-o", prefect_lock(version)] + args)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -31,8 +32,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--prefect", action="store_true", help="run what needs the environments of Prefect too")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the long tests: one that begins last keeps a single process busy while the others wait."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     return f"postgresql: {os.environ.get('LEDGER_PG_BIN', 'as the embedded server finds it')}"
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Name the signal that ended a process which should have ended well."""
+    if op == "==" and type(left) is int and left < 0 and right == 0 and -left in set(signal.Signals):
+        return [f"{left} == 0", f"where {left} of a process is the end by {signal.Signals(-left).name}"]
+    return None
 
 
 @pytest.fixture(scope="session")

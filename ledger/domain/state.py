@@ -321,7 +321,7 @@ _PLAIN = frozenset({str, int, bool, NoneType, datetime, Pending})
 _SOLID = (str, int, float, bool, NoneType, datetime, Enum)
 
 _one_decoder_at_a_time = Lock()
-"""msgspec shows other threads what it keeps of a class before that is filled in; using it ends the process."""
+"""msgspec lets other threads see what it keeps of a class before it is complete; to use that is a crash."""
 
 # Plain callables to the type checker: to it, a class is not always hashable.
 _kept: Callable[[Any], tuple[str, ...]] = cache(_kept_names)

@@ -117,10 +117,11 @@ def _open_head(connection: CallingConnection, schema: str, stream: Stream[Any, A
 def open_each(connection: Connection, schema: str, streams: Iterable[O]) -> list[O]:
     """Load new stream objects from the log in one snapshot; returns them sorted by name."""
     wanted = {stream.name: stream for stream in streams}
-    found = states(connection, schema, [(name, type(stream)) for name, stream in wanted.items()])
+    found = _states(
+        connection, schema, "states_of", [(name, type(stream)) for name, stream in wanted.items()]
+    )
     for name, version, state in chain.from_iterable(found.values()):
-        if name in wanted:  # `states` reads a name whose last part is empty as a prefix of others
-            wanted[name].restore(state, version)
+        wanted[name].restore(state, version)
     return [wanted[name] for name in sorted(wanted, key=str.encode)]
 
 
@@ -157,14 +158,26 @@ def states(
     """
     under = any(prefix.endswith("/") for prefix, _ in prefixes)
     statement = "states_below_at" if upto is not None else "states_below" if under else "states_of"
+    return _states(connection, schema, statement, prefixes, upto, unread)
+
+
+def _states(
+    connection: Connection,
+    schema: str,
+    statement: str,
+    wanted: Sequence[tuple[str, type[O]]],
+    upto: int | None = None,
+    unread: Unread | None = None,
+) -> dict[type[O], list[tuple[str, int, Any]]]:
+    """The states that a statement reads: `states_of` takes names of streams, the others take prefixes."""
     at = {} if upto is None else {"upto": upto}
     rows = run(
         connection, schema, SQL[statement],
-        prefixes=[prefix for prefix, _ in prefixes],
-        state_schemas=[kind.state_schema() for _, kind in prefixes],
+        prefixes=[place for place, _ in wanted],
+        state_schemas=[kind.state_schema() for _, kind in wanted],
         **at,
     )  # fmt: skip
-    folding = _Folding({kind.CATEGORY: kind for _, kind in prefixes}, unread)
+    folding = _Folding({kind.CATEGORY: kind for _, kind in wanted}, unread)
     if anew := folding.take(rows):
         statement = "states_of" if upto is None else statement
         nothing = [None] * len(anew)  # no head has a state of this code

@@ -34,7 +34,6 @@ from .run_rules import (
     CANCELLED,
     CANCELLING,
     COMPLETED,
-    CRASHED,
     FAILED,
     KEEPS_RESULT,
     LEASE,
@@ -42,6 +41,7 @@ from .run_rules import (
     RUNNING,
     SCHEDULED,
     CopyScheduledTime,
+    LeaveTerminalState,
     PreventDuplicateTransitions,
     PreventPendingTransitions,
     PreventResultDataLoss,
@@ -49,7 +49,7 @@ from .run_rules import (
     WaitForScheduledTime,
     loses_result,
 )
-from .states import TERMINAL, State, awaiting_retry, cancelled, failed
+from .states import State, awaiting_retry, cancelled, failed
 from .subflows import MirrorOnParentTaskRun
 
 Flow = Change[FlowRun]
@@ -69,17 +69,11 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class HandleFlowTerminalStateTransitions(Rule):
+class HandleFlowTerminalStateTransitions(LeaveTerminalState):
     """A run that is over begins anew only by a move that makes sense, and without its former pauses."""
 
-    FROM_STATES = TERMINAL
-
-    def before(self, change: Flow, initial: State | None, proposed: State) -> None:
-        if initial is None:
-            return
-        if proposed.type in {CANCELLING, PAUSED, CRASHED}:
-            change.abort(f"Run is already in terminal state {initial.type}.")
-        elif initial.type is COMPLETED and initial.has_result and not proposed.is_terminal:
+    def decide(self, change: Flow, initial: State, proposed: State) -> None:
+        if initial.type is COMPLETED and initial.has_result and not proposed.is_terminal:
             change.reject(None, "Run is already COMPLETED.")
         elif loses_result(initial, proposed):
             change.reject(None, KEEPS_RESULT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -48,6 +49,24 @@ class PreventPendingTransitions(Rule):
             change.detail(**{name: initial.detail(name) for name in kept})
         else:
             change.abort(f"This run is in a {initial.type} state and cannot transition to a PENDING state.")
+
+
+class LeaveTerminalState(Rule):
+    """What every run that is over refuses; `decide` says what else its kind does."""
+
+    FROM_STATES = TERMINAL
+
+    def before(self, change: Change[Any], initial: State | None, proposed: State) -> None:
+        if initial is None:
+            return
+        if proposed.type in {CANCELLING, PAUSED, CRASHED}:
+            change.abort(f"Run is already in terminal state {initial.type}.")
+        else:
+            self.decide(change, initial, proposed)
+
+    @abstractmethod
+    def decide(self, change: Change[Any], initial: State, proposed: State) -> None:
+        """Decide about a proposal that is none of these."""
 
 
 KEEPS_RESULT: Final = (

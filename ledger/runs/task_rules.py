@@ -21,6 +21,7 @@ from ..errors import RunNotFound
 from ..log.append import Append, Guard
 from .cached_states import cached_states
 from .flow_run import FlowRun, OpenFlowRun
+from .limit import TAG
 from .limits import Full, Limits, appends_to_release, appends_to_take
 from .orchestration import Change, Policy, Rule, Transform
 from .policies import TaskRunPolicy
@@ -28,27 +29,25 @@ from .run import RunStatus
 from .run_rules import (
     CANCELLING,
     COMPLETED,
-    CRASHED,
     FAILED,
     PAUSED,
     PENDING,
     RUNNING,
     SCHEDULED,
     CopyScheduledTime,
+    LeaveTerminalState,
     PreventDuplicateTransitions,
     PreventPendingTransitions,
     PreventResultDataLoss,
     StorePersistedResult,
     WaitForScheduledTime,
 )
-from .states import TERMINAL, State, awaiting_retry, paused
+from .states import State, awaiting_retry, paused
 from .task_run import TaskRun, ids_of_run
 
 Task = Change[TaskRun]
 LONGEST_CACHE_KEY: Final = 2000
 """Characters in a cache key; Prefect's default."""
-TAG: Final = "tag:"
-"""How the name of the limit of a tag begins."""
 
 
 def _flow_run(change: Task) -> FlowRun | None:
@@ -79,17 +78,10 @@ class CacheRetrieval(Rule):
             change.rename("Cached")
 
 
-class HandleTaskTerminalStateTransitions(Rule):
+class HandleTaskTerminalStateTransitions(LeaveTerminalState):
     """A task run that is over keeps its result; it begins anew with all its retries."""
 
-    FROM_STATES = TERMINAL
-
-    def before(self, change: Task, initial: State | None, proposed: State) -> None:
-        if initial is None:
-            return
-        if proposed.type in {CANCELLING, PAUSED, CRASHED}:
-            change.abort(f"Run is already {initial.type}.")
-            return
+    def decide(self, change: Task, initial: State, proposed: State) -> None:
         if initial.type is COMPLETED and initial.has_result:
             change.reject(None, "This run is already completed.")
             return

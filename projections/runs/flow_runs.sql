@@ -50,22 +50,6 @@ CREATE INDEX ON {flow_runs} (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX ON {flow_runs} (next_scheduled_start_time, id) WHERE state_type = 'SCHEDULED';
 CREATE INDEX ON {flow_runs} USING gin (tags) WHERE tags <> '{{}}';
 
--- name: id
--- The id of the run.
-split_part(s.stream, '/', 2)
-
--- name: state_type
--- The type of its state.
-s.state -> 'state' ->> 'type'
-
--- name: state_name
--- The name of its state.
-s.state -> 'state' ->> 'name'
-
--- name: state_timestamp
--- The time of its state.
-(s.state -> 'state' ->> 'timestamp')::timestamptz
-
 -- name: forget
 -- Remove the rows of streams.
 DELETE FROM {flow_runs} WHERE stream IN {streams}

@@ -33,10 +33,6 @@ CREATE INDEX ON {run_records} USING gin (tags) WHERE tags <> '{{}}';
 -- The category of the stream.
 split_part(s.stream, '/', 1)
 
--- name: id
--- The id of the record.
-split_part(s.stream, '/', 2)
-
 -- name: record_name
 -- What it is called: an artifact has a key, an old limit a tag.
 coalesce(s.state -> 'fields' ->> 'name', s.state -> 'fields' ->> 'key', s.state -> 'fields' ->> 'tag')

@@ -37,22 +37,6 @@ CREATE INDEX ON {task_runs} (expected_start_time DESC NULLS LAST, id DESC);
 CREATE INDEX ON {task_runs} (end_time DESC NULLS LAST, id DESC);
 CREATE INDEX ON {task_runs} USING gin (tags) WHERE tags <> '{{}}';
 
--- name: id
--- The id of the run.
-split_part(s.stream, '/', 2)
-
--- name: state_type
--- The type of its state.
-s.state -> 'state' ->> 'type'
-
--- name: state_name
--- The name of its state.
-s.state -> 'state' ->> 'name'
-
--- name: state_timestamp
--- The time of its state.
-(s.state -> 'state' ->> 'timestamp')::timestamptz
-
 -- name: forget
 -- Remove the rows of streams.
 DELETE FROM {task_runs} WHERE stream IN {streams}

@@ -13,9 +13,7 @@ from ..engine.view import parts
 _FLOW_RUNS = parts(__package__, "flow_runs")
 _TASK_RUNS = parts(__package__, "task_runs")
 _RECORDS = parts(__package__, "run_records")
-
-_PICKED = ("id", "state_type", "state_name", "state_timestamp")
-"""The columns of a run that are no fields of its state."""
+_SHARED = parts(__package__, "columns")
 
 
 class FlowRunView(StateView):
@@ -26,7 +24,7 @@ class FlowRunView(StateView):
     born = (FlowRunCreated.topic,)
     tables = _FLOW_RUNS["tables"]
     indexes = _FLOW_RUNS["indexes"]
-    picks = {name: _FLOW_RUNS[name] for name in _PICKED}
+    picks = _SHARED
     forget = (_FLOW_RUNS["forget"],)
 
 
@@ -38,7 +36,7 @@ class TaskRunView(StateView):
     born = (TaskRunCreated.topic,)
     tables = _TASK_RUNS["tables"]
     indexes = _TASK_RUNS["indexes"]
-    picks = {name: _TASK_RUNS[name] for name in _PICKED}
+    picks = _SHARED
     forget = (_TASK_RUNS["forget"],)
 
 
@@ -52,7 +50,7 @@ class RunRecordView(StateView):
     indexes = _RECORDS["indexes"]
     picks = {
         "category": _RECORDS["category"],
-        "id": _RECORDS["id"],
+        "id": _SHARED["id"],
         "name": _RECORDS["record_name"],
         "parent": _RECORDS["parent"],
         "tags": _RECORDS["tags"],

@@ -60,6 +60,7 @@ def reader(postgres: Embedded, dsn: str, admin: str, tmp_path: Path) -> dict[str
     } | {name: os.environ[name] for name in ["PYTHONPYCACHEPREFIX"] if name in os.environ}  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RUN)
 def test_a_page_does_what_it_says(name: str, reader: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "folder"

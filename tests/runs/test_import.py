@@ -31,7 +31,7 @@ from ledger.runs.run_logs import RunLogs
 from ledger.runs.states import running
 from projections.verify import verify
 from tests.gateway.conftest import COMMAND, Ended, environment, plain_environment, pledger
-from tests.runs.given_prefect import START, TABLES, Given, filled, number
+from tests.runs.given_prefect import START, TABLES, Given, at, filled, number
 
 __all__ = ["plain_environment", "pledger"]  # fixtures
 
@@ -84,6 +84,13 @@ def test_everything_comes_with_its_ids_and_claimed_times(log: Ledger, given: Giv
     assert Artifacts(log).latest("report")["latest_id"] == number(31)
     assert [line["message"] for line in RunLogs(log).read()] == ["hi"]
     assert verify(log, processes=1).differences == 0
+
+
+def test_the_newest_artifact_of_a_key_is_the_latest_whatever_its_id(log: Ledger, given: Given) -> None:
+    given.put("artifact", number(33), key="plot", type="markdown", data=json.dumps("old"), created=at(1))
+    given.put("artifact", number(32), key="plot", type="markdown", data=json.dumps("new"), created=at(2))
+    assert imported(log, given).total.left == []
+    assert Artifacts(log).latest("plot")["latest_id"] == number(32)
 
 
 def test_secrets_are_encrypted_with_a_key_of_the_ledger(log: Ledger, given: Given) -> None:

@@ -106,7 +106,7 @@ def test_a_repeated_proposal_uses_up_no_retry(given: Given) -> None:
 def test_a_run_that_is_over_does_not_crash_pause_or_cancel(given: Given, proposed: State) -> None:
     answer = given.when(given.task_run(states.failed()), proposed)
     assert then(answer) == (ABORT, "HandleTaskTerminalStateTransitions", "Failed")
-    assert answer.reason == "Run is already FAILED."
+    assert answer.reason == "Run is already in terminal state FAILED."
 
 
 def test_a_result_is_kept_and_a_run_without_one_begins_anew(given: Given) -> None:

@@ -51,9 +51,19 @@ class PrefectDatabase(ABC):
     def rows_with(self, table: str, column: str, values: Sequence[str], order: str = "id") -> list[Row]:
         """The rows with one of these values in a column, in the order of another column."""
 
-    def pages(self, table: str, size: int = 200) -> Iterator[list[Row]]:
-        """All rows of a table, in pages; none if there is no such table."""
+    @abstractmethod
+    def ids_by_age(self, table: str) -> list[str]:
+        """The ids of all rows of a table, that of the oldest first."""
+
+    def pages(self, table: str, size: int = 200, *, by_age: bool = False) -> Iterator[list[Row]]:
+        """All rows of a table, in pages; none if there is no such table. by_age: the oldest first."""
         if table not in self.tables():
+            return
+        if by_age:
+            ids = self.ids_by_age(table)
+            yield from (
+                self.rows_with(table, "id", ids[at : at + size], "created") for at in range(0, len(ids), size)
+            )
             return
         after = _FIRST
         while rows := self.page(table, after, size):
@@ -118,6 +128,9 @@ class SqliteDatabase(PrefectDatabase):
         statement = _filled("sqlite_page", table=table)
         return self._read(table, statement, {"after": after, "limit": limit})
 
+    def ids_by_age(self, table: str) -> list[str]:
+        return [id for (id,) in self._file.execute(_filled("sqlite_ids", table=table))]
+
     def rows_with(self, table: str, column: str, values: Sequence[str], order: str = "id") -> list[Row]:
         if table not in self.tables() or not values:
             return []
@@ -180,10 +193,14 @@ class PostgresDatabase(PrefectDatabase):
         given = {"after": after, "limit": limit}
         return [row for (row,) in self._rows("postgres_page", given, table=table)]
 
+    def ids_by_age(self, table: str) -> list[str]:
+        return [id for (id,) in self._rows("postgres_ids", {}, table=table)]
+
     def rows_with(self, table: str, column: str, values: Sequence[str], order: str = "id") -> list[Row]:
         if table not in self.tables() or not values:
             return []
-        given = {"values": list(values)}
+        # A literal takes the type of the column, so that the index of the column is used.
+        given = {"values": "{" + ",".join(map(json.dumps, values)) + "}"}
         return [row for (row,) in self._rows("postgres_with", given, table=table, column=column, order=order)]
 
     def _rows(self, name: str, given: Mapping[str, Any], **names: str) -> list[tuple[Any, ...]]:

@@ -16,6 +16,10 @@ SELECT count(*) FROM {table};
 -- The next rows of a table in the order of their ids.
 SELECT * FROM {table} WHERE id > :after ORDER BY id LIMIT :limit;
 
+-- name: sqlite_ids
+-- The ids of all rows of a table, that of the oldest first.
+SELECT id FROM {table} ORDER BY created, id;
+
 -- name: sqlite_with
 -- The rows of a table with one of some values in a column, in an order.
 SELECT * FROM {table} WHERE {column} IN (SELECT value FROM json_each(:values)) ORDER BY {order}, id;
@@ -32,6 +36,10 @@ SELECT count(*) FROM {table};
 -- The next rows of a table in the order of their ids, each as JSON.
 SELECT to_json(t) FROM {table} t WHERE t.id > %(after)s::uuid ORDER BY t.id LIMIT %(limit)s;
 
+-- name: postgres_ids
+-- The ids of all rows of a table, that of the oldest first.
+SELECT t.id::text FROM {table} t ORDER BY t.created, t.id;
+
 -- name: postgres_with
 -- The rows of a table with one of some values in a column, in an order, each as JSON.
-SELECT to_json(t) FROM {table} t WHERE t.{column}::text = ANY (%(values)s::text[]) ORDER BY t.{order}, t.id;
+SELECT to_json(t) FROM {table} t WHERE t.{column} = ANY (%(values)s) ORDER BY t.{order}, t.id;

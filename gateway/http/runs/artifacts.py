@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from .bodies import FieldsOf
-from .calls import Call, Routes
+from .calls import Call
 from .lists import Question, counted, counting, listed, reading
+from .record_routes import RecordRoutes
 from .stubs import shown
 
-ROUTES = Routes("/artifacts")
-Fields = Annotated[dict[str, Any], FieldsOf("artifact")]
-ARTIFACTS, COUNT = reading("artifacts"), counting("artifacts")
+ROUTES = RecordRoutes("/artifacts", "artifact", "artifacts")
+ROUTES.declare_lists()
 LATEST, COUNT_LATEST = reading("artifact_collections"), counting("artifact_collections")
 
 
-@ROUTES.post("/", status=201)
-def create(call: Call, body: Fields) -> Any:
+@ROUTES.post("/", status=201, body=ROUTES.fields)
+def create(call: Call, body: dict[str, Any]) -> Any:
     """A new artifact; it becomes the latest one of its key."""
     return call.services.artifacts.create(body).shown()
-
-
-@ROUTES.look("/filter")
-def filter(call: Call, body: Question) -> Any:
-    """Artifacts by filters."""
-    return listed(call, body, ARTIFACTS, shown)
-
-
-@ROUTES.look("/count")
-def count(call: Call, body: Question) -> int:
-    """How many artifacts there are."""
-    return counted(call, body, COUNT)
 
 
 @ROUTES.look("/latest/filter")
@@ -58,8 +45,8 @@ def latest(call: Call, key: str) -> Any:
     return call.services.records.get("artifact", newest["latest_id"]).shown()
 
 
-@ROUTES.patch("/{id:uuid}")
-def change(call: Call, id: str, body: Fields) -> None:
+@ROUTES.patch("/{id:uuid}", body=ROUTES.fields)
+def change(call: Call, id: str, body: dict[str, Any]) -> None:
     """Change the data or description of an artifact."""
     call.services.artifacts.change(id, body)
 

@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from ledger.runs.records import Record
 
-from .bodies import FieldsOf
-from .calls import Call, Routes
-from .lists import MOST, Question, counted, counting, listed, reading
-from .stubs import shown
+from .calls import Call
+from .lists import MOST, Question, listed
+from .record_routes import RecordRoutes
 
-ROUTES = Routes("/automations")
-Fields = Annotated[dict[str, Any], FieldsOf("automation")]
-AUTOMATIONS, COUNT = reading("automations"), counting("automations")
-
-
-@ROUTES.post("/", status=201)
-def create(call: Call, body: Fields) -> Any:
-    """A new automation. owner_resource: what it belongs to, such as a deployment."""
-    return call.services.records.create("automation", body).shown()
+ROUTES = RecordRoutes("/automations", "automation", "automations")
+ROUTES.declare_lists()
+ROUTES.declare_records()
 
 
-@ROUTES.look("/filter")
-def filter(call: Call, body: Question) -> Any:
-    """Automations by filters."""
-    return listed(call, body, AUTOMATIONS, shown)
-
-
-@ROUTES.look("/count")
-def count(call: Call, body: Question) -> int:
-    """How many automations there are."""
-    return counted(call, body, COUNT)
-
-
-@ROUTES.get("/{id:uuid}")
-def get(call: Call, id: str) -> Any:
-    """One automation."""
-    return call.services.records.get("automation", id).shown()
-
-
-@ROUTES.put("/{id:uuid}", status=204)
-@ROUTES.patch("/{id:uuid}")
-def change(call: Call, id: str, body: Fields) -> None:
-    """Change an automation, such as whether it is enabled."""
+@ROUTES.put("/{id:uuid}", status=204, body=ROUTES.fields)
+def replace(call: Call, id: str, body: dict[str, Any]) -> None:
+    """Change fields of one automation; what is left out stays."""
     call.services.records.change("automation", id, body)
-
-
-@ROUTES.delete("/{id:uuid}")
-def delete(call: Call, id: str) -> None:
-    """Delete an automation."""
-    call.services.records.delete("automation", id)
 
 
 @ROUTES.get("/related-to/{resource:path}")
@@ -65,13 +33,13 @@ def delete_owned_by(call: Call, resource: str) -> None:
     """Delete the automations that belong to a resource."""
     for one in _all(call):
         if one["owner_resource"] == resource:
-            delete(call, one.id)
+            call.services.records.delete("automation", one.id)
 
 
 def _all(call: Call) -> list[Record]:
     """All automations; there are few."""
     found, page = list[Record](), Question(limit=MOST)
-    while len(rows := listed(call, page, AUTOMATIONS, lambda one: one)) == MOST:
+    while len(rows := listed(call, page, ROUTES.rows, lambda one: one)) == MOST:
         found += rows
         page.offset += MOST
     return [*found, *rows]

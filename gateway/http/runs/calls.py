@@ -11,13 +11,13 @@ as JSON. It runs in a thread, in which everything that is recorded has the calle
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_type_hints
 
-from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -68,12 +68,15 @@ class Reply(NamedTuple):
 
 
 class Endpoint:
-    """One route as an ASGI application. It is open to everybody if role is None."""
+    """One route as an ASGI application. It is open to everybody if role is None.
 
-    def __init__(self, handler: Handler, status: int, role: Role | None) -> None:
+    body: what its body is, where that is not said by the handler.
+    """
+
+    def __init__(self, handler: Handler, status: int, role: Role | None, body: Any = None) -> None:
         hints = get_type_hints(handler, include_extras=True)
         self.handler, self.status, self.role = handler, status, role
-        self.body = hints.get("body")
+        self.body = hints.get("body") if body is None else body
         self._read = Reader(self.body) if "body" in signature(handler).parameters else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,7 +91,7 @@ class Endpoint:
             given["body"] = self._read(await request.body())
         base = f"{scope['scheme']}://{headers.get('host', '')}{scope['root_path']}"
         call = Call(state.services, caller, request.query_params, headers, base)
-        found = await to_thread.run_sync(self._run, call, given)
+        found = await asyncio.to_thread(self._run, call, given)
         await self._response(found)(scope, receive, send)
 
     def _run(self, call: Call, given: dict[str, Any]) -> Any:
@@ -123,25 +126,27 @@ class Routes(list[Route]):
         """A POST that only reads: its body is a question."""
         return self._route("POST", path, 200, Role.READER)
 
-    def post(self, path: str, status: int = 200) -> Callable[[Handler], Handler]:
+    def post(self, path: str, status: int = 200, body: Any = None) -> Callable[[Handler], Handler]:
         """A route that makes or does something."""
-        return self._route("POST", path, status, Role.OPERATOR)
+        return self._route("POST", path, status, Role.OPERATOR, body)
 
-    def put(self, path: str, status: int = 200) -> Callable[[Handler], Handler]:
+    def put(self, path: str, status: int = 200, body: Any = None) -> Callable[[Handler], Handler]:
         """A route that replaces something."""
-        return self._route("PUT", path, status, Role.OPERATOR)
+        return self._route("PUT", path, status, Role.OPERATOR, body)
 
-    def patch(self, path: str, status: int = 204) -> Callable[[Handler], Handler]:
+    def patch(self, path: str, status: int = 204, body: Any = None) -> Callable[[Handler], Handler]:
         """A route that changes something; usually it answers nothing."""
-        return self._route("PATCH", path, status, Role.OPERATOR)
+        return self._route("PATCH", path, status, Role.OPERATOR, body)
 
     def delete(self, path: str, status: int = 204) -> Callable[[Handler], Handler]:
         """A route that deletes something; it answers nothing."""
         return self._route("DELETE", path, status, Role.OPERATOR)
 
-    def _route(self, method: str, path: str, status: int, role: Role | None) -> Callable[[Handler], Handler]:
+    def _route(
+        self, method: str, path: str, status: int, role: Role | None, body: Any = None
+    ) -> Callable[[Handler], Handler]:
         def declare(handler: Handler) -> Handler:
-            endpoint = Endpoint(handler, status, role)
+            endpoint = Endpoint(handler, status, role, body)
             self.append(Route(self._prefix + path, endpoint, methods=[method], name=handler.__name__))
             return handler
 

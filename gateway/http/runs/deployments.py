@@ -16,10 +16,9 @@ from projections.runs import scheduled_runs
 from ..problems import Refusal
 from .bodies import Body, Given, given
 from .calls import Call, Reply, Routes
-from .flow_runs import Object, created_by
+from .flow_runs import FlowRunFields, Object, created_by
 from .lists import MOST, Limit, Question, counted, counting, deleted, listed, paginated, reading
 from .refusals import Unfit
-from .states import ProposedState
 from .stubs import record_or_stub
 
 ROUTES = Routes("/deployments")
@@ -29,72 +28,41 @@ MOST_RUNS = 100
 """Flow runs that one request makes, at most."""
 
 
-class NewDeployment(Body):
-    """A deployment; its name is unique in its flow. Fields as in `ledger.runs.kinds`, schedules inside."""
+class DeploymentChange(Body):
+    """What changes of a deployment. Fields as in `ledger.runs.kinds`, schedules inside."""
+
+    version: Given[str | None] = UNSET
+    description: Given[str | None] = UNSET
+    paused: Given[bool] = UNSET
+    schedules: Given[list[Object] | None] = UNSET
+    concurrency_limit: Given[int | None] = UNSET
+    concurrency_options: Given[Object | None] = UNSET
+    global_concurrency_limit_id: Given[str | None] = UNSET
+    parameters: Given[Object | None] = UNSET
+    parameter_openapi_schema: Given[Object | None] = UNSET
+    enforce_parameter_schema: Given[bool | None] = UNSET
+    tags: Given[list[str] | None] = UNSET
+    labels: Given[Object | None] = UNSET
+    work_pool_name: Given[str | None] = UNSET
+    work_queue_name: Given[str | None] = UNSET
+    path: Given[str | None] = UNSET
+    entrypoint: Given[str | None] = UNSET
+    job_variables: Given[Object | None] = UNSET
+    pull_steps: Given[list[Object] | None] = UNSET
+    storage_document_id: Given[str | None] = UNSET
+    infrastructure_document_id: Given[str | None] = UNSET
+    version_info: Given[Object | None] = UNSET
+
+
+class NewDeployment(DeploymentChange, kw_only=True):
+    """A deployment; its name is unique in its flow."""
 
     name: str
     flow_id: str
-    paused: Given[bool] = UNSET
-    schedules: Given[list[Object] | None] = UNSET
-    concurrency_limit: Given[int | None] = UNSET
-    concurrency_options: Given[Object | None] = UNSET
-    global_concurrency_limit_id: Given[str | None] = UNSET
-    enforce_parameter_schema: Given[bool | None] = UNSET
-    parameter_openapi_schema: Given[Object | None] = UNSET
-    parameters: Given[Object | None] = UNSET
-    tags: Given[list[str] | None] = UNSET
-    labels: Given[Object | None] = UNSET
-    pull_steps: Given[list[Object] | None] = UNSET
-    work_pool_name: Given[str | None] = UNSET
-    work_queue_name: Given[str | None] = UNSET
-    storage_document_id: Given[str | None] = UNSET
-    infrastructure_document_id: Given[str | None] = UNSET
-    description: Given[str | None] = UNSET
-    path: Given[str | None] = UNSET
-    version: Given[str | None] = UNSET
-    entrypoint: Given[str | None] = UNSET
-    job_variables: Given[Object | None] = UNSET
-    version_info: Given[Object | None] = UNSET
-
-
-class DeploymentChange(Body):
-    """What changes of a deployment."""
-
-    version: Given[str | None] = UNSET
-    description: Given[str | None] = UNSET
-    paused: Given[bool] = UNSET
-    schedules: Given[list[Object] | None] = UNSET
-    concurrency_limit: Given[int | None] = UNSET
-    concurrency_options: Given[Object | None] = UNSET
-    global_concurrency_limit_id: Given[str | None] = UNSET
-    parameters: Given[Object | None] = UNSET
-    parameter_openapi_schema: Given[Object | None] = UNSET
-    enforce_parameter_schema: Given[bool | None] = UNSET
-    tags: Given[list[str] | None] = UNSET
-    labels: Given[Object | None] = UNSET
-    work_queue_name: Given[str | None] = UNSET
-    work_pool_name: Given[str | None] = UNSET
-    path: Given[str | None] = UNSET
-    job_variables: Given[Object | None] = UNSET
-    pull_steps: Given[list[Object] | None] = UNSET
-    entrypoint: Given[str | None] = UNSET
-    storage_document_id: Given[str | None] = UNSET
-    infrastructure_document_id: Given[str | None] = UNSET
-    version_info: Given[Object | None] = UNSET
-
-
-class NewScheduleOf(Body):
-    """A schedule of a deployment: an interval, cron or rrule."""
-
-    schedule: Object
-    active: bool = True
-    max_scheduled_runs: Given[int | None] = UNSET
-    parameters: Given[Object] = UNSET
-    slug: Given[str | None] = UNSET
 
 
 class ScheduleChange(Body):
-    """What changes of a schedule."""
+    """What changes of a schedule: an interval, cron or rrule."""
 
     schedule: Given[Object] = UNSET
     active: Given[bool] = UNSET
@@ -103,22 +71,16 @@ class ScheduleChange(Body):
     slug: Given[str | None] = UNSET
 
 
-class NewFlowRunOf(Body):
+class NewScheduleOf(ScheduleChange, kw_only=True):
+    """A schedule of a deployment; it is active unless it says that it is not."""
+
+    schedule: Object
+
+
+class NewFlowRunOf(FlowRunFields, kw_only=True):
     """A flow run of a deployment; what is not given is the deployment's."""
 
-    state: ProposedState | None = None
-    name: Given[str | None] = UNSET
-    parameters: Given[Object | None] = UNSET
     enforce_parameter_schema: Given[bool | None] = UNSET
-    context: Given[Object] = UNSET
-    infrastructure_document_id: Given[str | None] = UNSET
-    empirical_policy: Given[Object] = UNSET
-    tags: Given[list[str]] = UNSET
-    labels: Given[Object | None] = UNSET
-    idempotency_key: Given[str | None] = UNSET
-    parent_task_run_id: Given[str | None] = UNSET
-    work_queue_name: Given[str | None] = UNSET
-    job_variables: Given[Object | None] = UNSET
 
 
 class Poll(Body):

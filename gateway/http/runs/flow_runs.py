@@ -22,14 +22,12 @@ ROUTES = Routes("/flow_runs")
 Object = dict[str, Any]
 
 
-class NewFlowRun(Body):
-    """A flow run. Only `flow_id` is needed."""
+class FlowRunFields(Body):
+    """What a new flow run may be given, with and without a deployment."""
 
-    flow_id: str
     state: ProposedState | None = None
     name: Given[str | None] = UNSET
-    flow_version: Given[str | None] = UNSET
-    parameters: Given[Object] = UNSET
+    parameters: Given[Object | None] = UNSET
     context: Given[Object] = UNSET
     parent_task_run_id: Given[str | None] = UNSET
     infrastructure_document_id: Given[str | None] = UNSET
@@ -37,9 +35,16 @@ class NewFlowRun(Body):
     tags: Given[list[str]] = UNSET
     labels: Given[Object | None] = UNSET
     idempotency_key: Given[str | None] = UNSET
-    work_pool_name: Given[str | None] = UNSET
     work_queue_name: Given[str | None] = UNSET
     job_variables: Given[Object | None] = UNSET
+
+
+class NewFlowRun(FlowRunFields, kw_only=True):
+    """A flow run. Only `flow_id` is needed."""
+
+    flow_id: str
+    flow_version: Given[str | None] = UNSET
+    work_pool_name: Given[str | None] = UNSET
     deployment_id: Given[str | None] = UNSET
 
 

@@ -7,21 +7,14 @@ from typing import Any
 from msgspec import UNSET
 
 from .bodies import Body, Given, given
-from .calls import Call, Reply, Routes
-from .lists import Question, counted, counting, deleted, listed, paginated, reading
+from .calls import Call, Reply
+from .lists import Question, deleted, paginated
+from .record_routes import RecordRoutes
 from .stubs import record_or_stub, shown
 
-ROUTES = Routes("/flows")
-FLOWS, COUNT = reading("flows"), counting("flows")
+ROUTES = RecordRoutes("/flows", "flow", "flows")
+ROUTES.declare_lists()
 Labels = dict[str, Any] | None
-
-
-class NewFlow(Body):
-    """A flow: its name is unique."""
-
-    name: str
-    tags: Given[list[str]] = UNSET
-    labels: Given[Labels] = UNSET
 
 
 class FlowChange(Body):
@@ -29,6 +22,12 @@ class FlowChange(Body):
 
     tags: Given[list[str]] = UNSET
     labels: Given[Labels] = UNSET
+
+
+class NewFlow(FlowChange, kw_only=True):
+    """A flow: its name is unique."""
+
+    name: str
 
 
 @ROUTES.post("/")
@@ -44,22 +43,10 @@ def get(call: Call, id: str) -> Any:
     return record_or_stub(call, "flow", id)
 
 
-@ROUTES.look("/filter")
-def filter(call: Call, body: Question) -> Any:
-    """Flows by filters."""
-    return listed(call, body, FLOWS, shown)
-
-
-@ROUTES.look("/count")
-def count(call: Call, body: Question) -> int:
-    """How many flows there are."""
-    return counted(call, body, COUNT)
-
-
 @ROUTES.look("/paginate")
 def paginate(call: Call, body: Question) -> Any:
     """A page of flows."""
-    return paginated(call, body, FLOWS, COUNT, shown)
+    return paginated(call, body, ROUTES.rows, ROUTES.number, shown)
 
 
 @ROUTES.get("/name/{name}")
@@ -83,4 +70,4 @@ def delete(call: Call, id: str) -> None:
 @ROUTES.post("/bulk_delete")
 def bulk_delete(call: Call, body: Question) -> Any:
     """Delete all flows that the filter means, at most 50."""
-    return deleted(call, body, FLOWS, call.services.deployments.delete_flow)
+    return deleted(call, body, ROUTES.rows, call.services.deployments.delete_flow)

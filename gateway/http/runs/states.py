@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any
 
+from ledger.errors import RunNotFound
 from ledger.runs.orchestration import Answer, Verdict
 from ledger.runs.states import State
 from projections.runs.event_filters import EventFilter
@@ -58,14 +59,14 @@ def verdict(answer: Answer[Any]) -> dict[str, Any]:
 
 @ROUTES.get("/flow_run_states/")
 def of_flow_run(call: Call) -> Any:
-    """The states of a flow run (the parameter flow_run_id), the oldest first."""
-    return [one.shown() for one in call.services.flow_runs.states(_wanted(call, "flow_run_id"))]
+    """The states of a flow run (the parameter flow_run_id), the oldest first; none of an unknown run."""
+    return _states(call.services.flow_runs.states, _wanted(call, "flow_run_id"))
 
 
 @ROUTES.get("/task_run_states/")
 def of_task_run(call: Call) -> Any:
-    """The states of a task run (the parameter task_run_id), the oldest first."""
-    return [one.shown() for one in call.services.task_runs.states(_wanted(call, "task_run_id"))]
+    """The states of a task run (the parameter task_run_id), the oldest first; none of an unknown run."""
+    return _states(call.services.task_runs.states, _wanted(call, "task_run_id"))
 
 
 @ROUTES.get("/flow_run_states/{id:uuid}")
@@ -78,6 +79,13 @@ def state_of_flow_run(call: Call, id: str) -> Any:
 def state_of_task_run(call: Call, id: str) -> Any:
     """One state of a task run, by its own id."""
     return _state(call, id, "prefect.task-run.", call.services.task_runs.states)
+
+
+def _states(states: Callable[[str], list[State]], id: str) -> list[dict[str, Any]]:
+    try:
+        return [one.shown() for one in states(id)]
+    except RunNotFound:
+        return []
 
 
 def _state(call: Call, id: str, kind: str, states: Callable[[str], list[State]]) -> dict[str, Any]:

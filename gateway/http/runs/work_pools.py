@@ -13,33 +13,21 @@ from ledger.runs.flow_run import flow_run_shown
 from projections.runs import scheduled_runs
 
 from .bodies import Body, FieldsOf
-from .calls import Call, Routes
-from .lists import MOST, Limit, Question, counted, counting, listed, reading
+from .calls import Call
+from .lists import MOST, Limit, Question, listed, reading
+from .record_routes import RecordRoutes
 from .slots import SlotQuestion, pool_shown, queue_shown, slots_of_pool
 from .stubs import from_flow_run
 
-ROUTES = Routes("/work_pools")
-PoolFields = Annotated[dict[str, Any], FieldsOf("work_pool")]
+ROUTES = RecordRoutes("/work_pools", "work_pool", "work_pools")
+ROUTES.declare_lists(pool_shown)
 QueueFields = Annotated[dict[str, Any], FieldsOf("work_queue")]
-POOLS, COUNT = reading("work_pools"), counting("work_pools")
 
 
-@ROUTES.post("/", status=201)
-def create(call: Call, body: PoolFields) -> Any:
+@ROUTES.post("/", status=201, body=ROUTES.fields)
+def create(call: Call, body: dict[str, Any]) -> Any:
     """A new pool with its queue `default`; 409 if there is one of this name."""
     return pool_shown(call, call.services.work_pools.create(body))
-
-
-@ROUTES.look("/filter")
-def filter(call: Call, body: Question) -> Any:
-    """Pools by filters."""
-    return listed(call, body, POOLS, lambda one: pool_shown(call, one))
-
-
-@ROUTES.look("/count")
-def count(call: Call, body: Question) -> int:
-    """How many pools there are."""
-    return counted(call, body, COUNT)
 
 
 class Poll(Body):
@@ -150,8 +138,8 @@ def get(call: Call, name: str) -> Any:
     return {"id": str(UUID(int=0)), "name": name, "type": "process", "base_job_template": {}}
 
 
-@ROUTES.patch("/{name}")
-def change(call: Call, name: str, body: PoolFields) -> None:
+@ROUTES.patch("/{name}", body=ROUTES.fields)
+def change(call: Call, name: str, body: dict[str, Any]) -> None:
     """Change a pool."""
     call.services.work_pools.change(name, body)
 

@@ -56,6 +56,8 @@ def test_a_run_is_shown_with_its_new_state_at_once(api: httpx.Client) -> None:
     assert [one["type"] for one in states] == ["PENDING", "RUNNING"]
     assert api.get(f"/flow_run_states/{states[0]['id']}").json() == states[0]
     assert api.get(f"/flow_run_states/{uuid4()}").status_code == 404
+    for kind in ("flow_run", "task_run"):
+        assert api.get(f"/{kind}_states/", params={f"{kind}_id": str(uuid4())}).json() == []
 
 
 def test_the_dance_of_a_retry(api: httpx.Client) -> None:
