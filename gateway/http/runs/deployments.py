@@ -237,7 +237,9 @@ class Backfill(Body):
 
     def ahead(self, start: datetime) -> Ahead:
         """How far from its start; what is not given is as the scheduler has it."""
-        given = {"min_seconds": self.min_time, "min_runs": self.min_runs, "max_runs": self.max_runs}
+        given: dict[str, Any] = {
+            "min_seconds": self.min_time, "min_runs": self.min_runs, "max_runs": self.max_runs
+        }  # fmt: skip
         if self.end_time is not None:
             given["max_seconds"] = (aware(self.end_time) - start).total_seconds()
         return replace(Ahead(), **{name: value for name, value in given.items() if value is not None})
