@@ -16,7 +16,7 @@ from ledger import Ledger
 from ledger.errors import RunNotFound
 from ledger.log.sql import Statements
 from ledger.runs import FlowRun, FlowRuns, StateType
-from ledger.runs.heartbeats import INTERVALS, UNKNOWN
+from ledger.runs.heartbeats import Heartbeats
 from ledger.runs.leases import LeaseKind, RunLease, RunLeases
 from ledger.runs.states import crashed
 from projections.runs import flow_runs, wait_for
@@ -39,6 +39,7 @@ class Crashes(Rounds):
     def __init__(self, ledger: Ledger, *, every: float = 5.0) -> None:
         super().__init__(ledger, every=every)
         self._runs, self._leases, self._rounds = FlowRuns(ledger), RunLeases(ledger), 0
+        self._heartbeats = Heartbeats(ledger)
         self._silent: set[str] = set()
 
     def run_once(self) -> int:
@@ -89,4 +90,4 @@ class Crashes(Rounds):
         if not running:
             return
         beating = {run for (run,) in self.ledger.query(SQL.with_heartbeats, runs=running)}
-        self._leases.put_if_absent(LeaseKind.FLOW_RUN, {run: {} for run in beating}, INTERVALS * UNKNOWN)
+        self._heartbeats.expected(beating)

@@ -10,24 +10,27 @@ ON CONFLICT (kind, key) DO UPDATE
 RETURNING true;
 
 -- name: beat
--- Put or renew the leases of runs from which heartbeats came; data: when the last one occurred by the client's clock, and
--- the longest time between two.
+-- Put or renew the leases of runs from which heartbeats came; the keys of those whose interval is not known. data: when the
+-- last one occurred by the client's clock, the state in which the run was then, and the longest time between two in this
+-- state. Between two that came in different states another process may have begun.
 INSERT INTO {schema}.run_leases AS l (taken_at, until, seconds, kind, key, data)
 SELECT clock_timestamp(), clock_timestamp() + %(first)s * interval '1 second', %(first)s, %(kind)s, key,
-       jsonb_build_object('occurred', occurred)
+       jsonb_build_object('occurred', occurred, 'state', (
+           SELECT h.state -> 'state' ->> 'id' FROM {schema}.heads h
+            WHERE h.stream = {schema}.stream_name('flow_run', key) AND h.state_version = h.version))
   FROM unnest(%(keys)s::text[], %(occurred)s::timestamptz[]) u (key, occurred) ORDER BY key
 ON CONFLICT (kind, key) DO UPDATE
    SET (seconds, until, data) = (
        SELECT s.seconds, clock_timestamp() + s.seconds * interval '1 second',
-              jsonb_build_object('occurred', greatest(b.occurred, b.before), 'longest', b.longest)
-         FROM (SELECT n.occurred, n.before,
-                      greatest(extract(epoch FROM n.occurred - n.before)::double precision,
-                               (l.data ->> 'longest')::double precision, 0) AS longest
-                 FROM (SELECT (excluded.data ->> 'occurred')::timestamptz AS occurred,
-                              (l.data ->> 'occurred')::timestamptz AS before) n) b,
-              LATERAL (SELECT CASE WHEN b.longest > 0 THEN %(intervals)s * greatest(b.longest, %(shortest)s)
-                                   ELSE l.seconds END AS seconds) s)
-RETURNING true;
+              excluded.data || jsonb_build_object('occurred', greatest(b.occurred, b.before), 'longest', b.longest)
+         FROM (SELECT n.occurred, n.before, CASE WHEN n.same THEN greatest(
+                      CASE WHEN n.gap >= %(shortest)s THEN n.gap END, (l.data ->> 'longest')::double precision) END AS longest
+                 FROM (SELECT o.occurred, o.before, extract(epoch FROM o.occurred - o.before)::double precision AS gap,
+                              coalesce(excluded.data ->> 'state' = l.data ->> 'state', false) AS same
+                         FROM (SELECT (excluded.data ->> 'occurred')::timestamptz AS occurred,
+                                      (l.data ->> 'occurred')::timestamptz AS before) o) n) b,
+              LATERAL (SELECT coalesce(%(intervals)s * b.longest, %(first)s) AS seconds) s)
+RETURNING key, l.data ->> 'longest' IS NULL;
 
 -- name: take
 -- Take a lease that is not there or ran out; a row if it was taken. Of several at once, one takes it.

@@ -10,15 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
-from kafka.cluster import ClusterMetadata
-from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+from kafka.protocol.consumer import SyncGroupRequest
 
 from consumers.kafka import consumer
 from consumers.kafka.broker import Broker
@@ -26,9 +24,10 @@ from consumers.kafka.cluster import Cluster
 from consumers.kafka.consumer_group.client import Place, Transport
 from consumers.kafka.consumer_group.consumer import Consumer
 from consumers.kafka.consumer_group.handler import Connection, Handler
-from consumers.kafka.consumer_group.kafka_member import _Assignor
+from consumers.kafka.consumer_group.kafka_member import KafkaMember
 from consumers.kafka.consumer_group.parking import letters, redrive
 from consumers.kafka.consumer_group.rewind import Target, rewind
+from consumers.kafka.topics import Topics
 from ledger import Recorded
 from ledger.errors import GroupRuns, KafkaFailed
 
@@ -368,12 +367,33 @@ def test_killed_frozen_and_rebalanced_for_minutes(
     assert not faults(found, publisher.published)
 
 
-def test_a_topic_that_its_leader_did_not_know_yet_is_assigned_again() -> None:
-    """The leader assigned nothing of it, and then the client itself may see no reason to assign again."""
-    cluster, assignor = ClusterMetadata(), _Assignor()
-    told = ConsumerProtocolSubscription(topics=["later"], user_data=b"", owned_partitions=[])
-    member = SimpleNamespace(member_id="m", group_instance_id=None, metadata=told)
-    assignor.assign(cluster, [member])
-    assert not assignor.takes_back()
-    cluster._partitions["later"] = {0: object()}
-    assert [assignor.takes_back(), assignor.takes_back()] == [True, False]
+def test_a_join_that_outlasts_a_poll_is_finished(cluster: Cluster, kafka_name: str) -> None:
+    """It begins because a topic was made after the first one, and so no poll begins another."""
+    member = KafkaMember(cluster, [f"{kafka_name}.later"], kafka_name, None, QUICK)
+    with closing(member):
+        coordinator = member._client._coordinator
+        until(lambda: member.poll(0.05, 1) == {} and member.is_joined and coordinator._join_task is None)
+        held, go_on = hold_answers(coordinator._manager, SyncGroupRequest)
+        Topics(cluster).ensure(f"{kafka_name}.later", partitions=1)
+        until(lambda: member.poll(0.05, 1) == {} and held.is_set())
+        go_on.set()
+        until(lambda: member.poll(0.05, 1) == {} and member.assigned())
+
+
+def hold_answers(manager: Any, kind: type[Any]) -> tuple[threading.Event, threading.Event]:
+    """Hold back the answers to a kind of request: an event that is set when one is held, and one to go on."""
+    held, go_on, send = threading.Event(), threading.Event(), manager.send
+
+    async def hold(answered: Any) -> Any:
+        answer = await answered
+        while not go_on.is_set():
+            held.set()
+            await manager._net.sleep(0.01)
+        return answer
+
+    def sent(request: Any, *args: Any, **options: Any) -> Any:
+        answered = send(request, *args, **options)
+        return manager.call_soon(lambda: hold(answered)) if isinstance(request, kind) else answered
+
+    manager.send = sent
+    return held, go_on

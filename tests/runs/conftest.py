@@ -9,6 +9,7 @@ import pytest
 import ledger
 from ledger.embedded import Embedded
 from tests.runs.given_reads import World, make
+from tests.runs.given_services import Ran
 from tests.shared_ledger import shared_ledger
 
 
@@ -24,3 +25,10 @@ def world(postgres: Embedded, template: str) -> Iterator[World]:
     """Runs and records to look at, in a ledger of their own with views."""
     with shared_ledger(postgres, template, "reads") as opened:
         yield make(opened)
+
+
+@pytest.fixture(scope="module")
+def ran(postgres: Embedded, template: str) -> Iterator[Ran]:
+    """The services of runs, on a ledger of their own with views."""
+    with shared_ledger(postgres, template, "services") as opened:
+        yield Ran(opened)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 
 from consumers.runs import Listening, RunServices
 from consumers.runs.cancellations import Cancellations
-from consumers.runs.crashes import Crashes
 from consumers.runs.deployment_scheduler import Ahead, DeploymentScheduler
 from consumers.runs.late_runs import LateRuns
 from consumers.runs.listening import KEY
@@ -20,81 +18,18 @@ from consumers.runs.log_retention import LogRetention
 from consumers.runs.pause_expiry import PauseExpiry
 from consumers.runs.slot_leases import SlotLeases
 from consumers.runs.worker_status import WorkerStatus
-from ledger import Ledger
-from ledger.embedded import Embedded
-from ledger.runs import FlowRun, FlowRuns, State, StateType, TaskRun, TaskRuns
+from ledger.runs import FlowRun, StateType
 from ledger.runs.deployments import Deployments
-from ledger.runs.heartbeats import Heartbeats
 from ledger.runs.json_values import new_id
-from ledger.runs.leases import LeaseKind, RunLeases
+from ledger.runs.leases import LeaseKind
 from ledger.runs.limit import OpenLimit
 from ledger.runs.limits import Limits, Taken
-from ledger.runs.records import Records
 from ledger.runs.run_logs import RunLogs
 from ledger.runs.states import cancelled, cancelling, completed, paused, pending, running, scheduled
 from ledger.runs.work_pools import WorkPools
 from projections.runs import flow_runs
 from tests.jobs.conftest import eventually
-from tests.runs.given_reads import projector
-from tests.shared_ledger import shared_ledger
-
-CLOCK = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class Ran:
-    """A ledger with views that are brought up to date before each round."""
-
-    def __init__(self, log: Ledger) -> None:
-        self.log, self.projector = log, projector(log)
-        self.runs, self.tasks = FlowRuns(log), TaskRuns(log)
-        self.records, self.leases = Records(log), RunLeases(log)
-
-    def round(self, service: Any) -> int:
-        self.projector.catch_up()
-        return int(service.run_once())
-
-    def run(self, *states: State, flow: str | None = None, **fields: Any) -> FlowRun:
-        """A flow run that was in these states."""
-        run, _ = self.runs.create(flow or new_id(), state=states[0], **fields)
-        for state in states[1:]:
-            self.runs.set_state(run.id, state, force=True)
-        return self.runs.get(run.id)
-
-    def state(self, run: FlowRun) -> tuple[str, str]:
-        state = self.runs.get(run.id).state
-        assert state is not None
-        return str(state.type), state.name
-
-    def listen(self, seconds_ago: float = 0.0) -> None:
-        """A server has been listening for so long."""
-        self.leases.release(LeaseKind.LISTENING, KEY)
-        self.leases.mark(LeaseKind.LISTENING, KEY, 60)
-        with self.log.reader() as connection:
-            connection.execute(
-                "UPDATE ledger.run_leases SET taken_at = taken_at - make_interval(secs => %s)"
-                " WHERE kind = 'listening'",
-                [seconds_ago],
-            )
-
-    def age(self, kind: LeaseKind, key: str, seconds: float) -> None:
-        """Let so much time pass for a lease."""
-        with self.log.reader() as connection:
-            connection.execute(
-                "UPDATE ledger.run_leases SET until = until - make_interval(secs => %s)"
-                " WHERE kind = %s AND key = %s",
-                [seconds, kind.value, key],
-            )
-
-
-@pytest.fixture(scope="module")
-def ran(postgres: Embedded, template: str) -> Iterator[Ran]:
-    with shared_ledger(postgres, template, "services") as opened:
-        yield Ran(opened)
-
-
-def ago(seconds: float) -> datetime:
-    return datetime.now(UTC) - timedelta(seconds=seconds)
-
+from tests.runs.given_services import CLOCK, Ran, ago, line, task
 
 # Late runs and pauses
 
@@ -213,101 +148,6 @@ def test_a_renewed_lease_stays_and_the_slots_of_runs_that_are_over_come_back(ran
     assert [holders(ran, id) for id in ids] == [[alive], [], [kept]]
 
 
-# Crashes
-
-
-def beating(ran: Ran, every: float = 30.0) -> FlowRun:
-    """A running flow run that has sent two heartbeats, and whose last one is as old as its lease is long."""
-    run = ran.run(pending(), running())
-    for nth in range(2):
-        Heartbeats(ran.log).received({run.id: CLOCK + timedelta(seconds=nth * every)})
-    return run
-
-
-def test_a_lease_lasts_three_of_the_longest_intervals(ran: Ran) -> None:
-    run, beats = new_id(), Heartbeats(ran.log)
-
-    def seconds(*at: float) -> float:
-        for one in at:
-            beats.received({run: CLOCK + timedelta(seconds=one)})
-        found = ran.leases.get(LeaseKind.FLOW_RUN, run)
-        assert found is not None
-        return found.seconds
-
-    assert seconds(0) == 1800  # not known yet
-    assert seconds(180) == 540
-    assert seconds(185) == 540  # a new attempt begins with one
-    assert seconds(100) == 540  # it came late
-    assert seconds(425) == 720
-
-
-def test_w3_01_a_silent_run_is_crashed_after_three_intervals(ran: Ran) -> None:
-    run = beating(ran)
-    ran.listen(1000)
-    ran.age(LeaseKind.FLOW_RUN, run.id, 89)
-    assert ran.round(Crashes(ran.log)) == 0
-    silent(ran, run)
-    assert ran.round(Crashes(ran.log)) == 1
-    assert ran.state(run) == ("CRASHED", "Crashed")
-    assert ran.round(Crashes(ran.log)) == 0
-    assert ran.runs.set_state(run.id, completed()).written  # it lived: its own word counts
-
-
-def silent(ran: Ran, run: FlowRun) -> None:
-    """Nothing of it was recorded for longer than its lease."""
-    with ran.log.reader() as connection:
-        connection.execute(
-            "UPDATE ledger.run_leases SET seconds = 0, until = clock_timestamp()"
-            " WHERE kind = 'flow_run' AND key = %s",
-            [run.id],
-        )
-
-
-def test_w3_01_a_run_that_is_alive_is_never_crashed(ran: Ran) -> None:
-    """It has logged; it has changed; it is over; no server listened; it sends no heartbeats at all."""
-    logged, changed, over, quiet = (beating(ran) for _ in range(4))
-    never = ran.run(pending(), running())
-    ran.listen(1000)
-    for run in (logged, changed, over):
-        ran.age(LeaseKind.FLOW_RUN, run.id, 91)
-    RunLogs(ran.log).write([line(logged)])
-    ran.runs.change(changed.id, tags=["alive"])
-    ran.runs.set_state(over.id, cancelled(), force=True)
-    assert ran.round(Crashes(ran.log)) == 0
-    states = [ran.state(run)[0] for run in (logged, changed, over, quiet, never)]
-    assert states == ["RUNNING", "RUNNING", "CANCELLED", "RUNNING", "RUNNING"]
-    assert ran.leases.lasting(LeaseKind.FLOW_RUN, [logged.id, over.id]) == {logged.id}
-
-
-def test_w3_01_a_view_that_is_behind_is_no_sign_of_death(ran: Ran) -> None:
-    run = beating(ran)
-    ran.listen(1000)
-    service = Crashes(ran.log)
-    ran.round(service)
-    task(ran, run, "working", pending(), running())  # not in the view yet
-    silent(ran, run)
-    assert service.run_once() == 0
-    assert ran.state(run)[0] == "RUNNING"
-    ran.runs.set_state(run.id, completed())
-
-
-def test_w3_01_nobody_is_silent_while_no_server_listens(ran: Ran) -> None:
-    run = beating(ran)
-    silent(ran, run)
-    ran.leases.release(LeaseKind.LISTENING, KEY)
-    assert ran.round(Crashes(ran.log)) == 0
-    with ran.log.reader() as connection:
-        connection.execute("UPDATE ledger.run_leases SET seconds = 90 WHERE key = %s", [run.id])
-    ran.listen(30)  # since half a minute, while its lease lasts 90 seconds
-    assert ran.round(Crashes(ran.log)) == 0
-    assert ran.state(run)[0] == "RUNNING"
-
-
-def line(run: FlowRun, message: str = "here") -> dict[str, Any]:
-    at = datetime.now(UTC).isoformat()
-    return {"name": "x", "level": 20, "message": message, "timestamp": at, "flow_run_id": run.id}
-
-
 def test_old_log_lines_are_deleted_and_new_ones_stay(ran: Ran) -> None:
     run = ran.run(running())
     RunLogs(ran.log).write([line(run)])
@@ -318,14 +158,6 @@ def test_old_log_lines_are_deleted_and_new_ones_stay(ran: Ran) -> None:
 
 
 # Cancelled runs
-
-
-def task(ran: Ran, run: FlowRun, key: str, *states: State) -> TaskRun:
-    """A task run of a flow run, in these states."""
-    made, _ = ran.tasks.create(key, "0", flow_run_id=run.id, state=states[0])
-    for one in states[1:]:
-        ran.tasks.set_state(made.id, one, force=True)
-    return ran.tasks.get(made.id)
 
 
 def test_what_belongs_to_a_cancelled_run_is_cancelled(ran: Ran) -> None:

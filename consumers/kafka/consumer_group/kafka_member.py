@@ -56,6 +56,17 @@ def give_back_paused(client: Any) -> None:
         fetcher._next_partition_records = None
 
 
+def take_up_join(client: Any) -> None:
+    """Have the next poll finish a join that outlasted an earlier one.
+
+    kafka-python 3.0.12 does so only while it has a reason to join. Where the reason was that partitions have
+    changed, as those of a topic that was just made, it is gone as soon as the leader has assigned them: the
+    member would never learn what is assigned to it, and send no heartbeats.
+    """
+    if client._coordinator._join_task is not None:
+        client._coordinator.request_rejoin()
+
+
 class KafkaTransport:
     """A cluster. settings: further ones for the members' clients, such as session_timeout_ms."""
 
@@ -115,35 +126,6 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         """Nothing, likewise."""
 
 
-class _Assignor(CooperativeStickyAssignor):  # type: ignore[misc]
-    """The assignor of one member, which notes the topics that it gives to nobody.
-
-    Where this member leads the group, it may assign before it has the partitions of a topic that was just
-    made, and the client may not notice that it has them then: nobody would ever read the topic.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._cluster: Any = None
-        self._unknown: set[str] = set()
-
-    def assign(self, cluster: Any, members: Any) -> Any:
-        """As the library's."""
-        topics = {topic for member in members for topic in member.metadata.topics}
-        self._cluster, self._unknown = (
-            cluster,
-            {one for one in topics if not cluster.partitions_for_topic(one)},
-        )
-        return super().assign(cluster, members)
-
-    def takes_back(self) -> bool:
-        """Whether a topic that it gave to nobody has partitions by now; true once."""
-        if self._cluster is None or not any(map(self._cluster.partitions_for_topic, self._unknown)):
-            return False
-        self._unknown = set()
-        return True
-
-
 class KafkaMember:
     """A member of a group, by kafka-python."""
 
@@ -155,12 +137,12 @@ class KafkaMember:
         instance: str | None,
         settings: Mapping[str, Any],
     ) -> None:
-        self._group, self._instance, self._assignor = group, instance, _Assignor()
+        self._group, self._instance = group, instance
         options: dict[str, Any] = {
             **cluster.options(),
             "group_id": group, "group_instance_id": instance, "enable_auto_commit": False,
             "isolation_level": "read_committed", "auto_offset_reset": "none",
-            "partition_assignment_strategy": (self._assignor,),
+            "partition_assignment_strategy": (CooperativeStickyAssignor,),
             "session_timeout_ms": SESSION, "heartbeat_interval_ms": SESSION // 4,
             "max_poll_interval_ms": 60_000,
             "metadata_max_age_ms": METADATA, "max_partition_fetch_bytes": 4 * 1024 * 1024,
@@ -172,8 +154,7 @@ class KafkaMember:
 
     def poll(self, seconds: float, limit: int) -> Messages:
         give_back_paused(self._client)
-        if self._assignor.takes_back():
-            self._client._coordinator.request_rejoin()
+        take_up_join(self._client)
         try:
             found = self._client.poll(timeout_ms=int(seconds * 1000), max_records=limit)
         except NoOffsetForPartitionError:  # assigned, and not yet told where to begin

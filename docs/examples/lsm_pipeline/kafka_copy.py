@@ -23,6 +23,7 @@ from consumers.kafka import Cluster, Consumer, consumer
 from consumers.kafka.broker import Broker
 from consumers.kafka.consumer_group.handler import Connection, Handler
 from consumers.kafka.feed import KafkaFeed
+from consumers.kafka.merge import published
 from consumers.kafka.relay.relay import Relay
 from ledger import Recorded, split_name
 from ledger.domain.names import project_key
@@ -113,26 +114,29 @@ class KafkaCopy:
 
         return count
 
-    def finish(self, position: int, strips: int) -> Copied:
-        """Wait until the copies have all events up to a position, and so many strips. Raises TimeoutError."""
+    def finish(self, strips: int) -> Copied:
+        """Wait until the copies have the last event of now, and so many strips. Raises TimeoutError."""
+        position = self.log.last(1, self.log.bound())[0].position
         deadline = time.monotonic() + LIMIT
-        while (
-            self.feed.position < position or self._number("SELECT sum(strips) FROM completed_strips") < strips
-        ):
+        while self.feed.position < position or self._counted() < strips:
             if self._failed:
                 raise self._failed[0]
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"the copies through Kafka are at position {self.feed.position} of {position}"
+                    f"the copies through Kafka are at position {self.feed.position} of {position}, and "
+                    f"{self._counted()} of {strips} strips are counted"
                 )
             time.sleep(0.02)
         return Copied(
             self.cluster.bootstrap,
             self.prefix,
-            self.relay.statistics.events,
-            self._number("SELECT sum(strips) FROM completed_strips"),
+            published(self.cluster, self.relay.routes).count,
+            self._counted(),
             self._number(IN_STATE, self.key),
         )
+
+    def _counted(self) -> int:
+        return self._number("SELECT sum(strips) FROM completed_strips")
 
     def _number(self, query: str, *values: str) -> int:
         with psycopg.connect(self.dsn, autocommit=True) as connection:

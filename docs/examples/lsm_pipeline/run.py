@@ -115,7 +115,7 @@ def run(options: argparse.Namespace, plan: Plan, out: Path, lock: IO[bytes]) -> 
             crew.end()
             sweep(out)
         events = print_story(log, plan, out, crew.lost[0] if crew.lost else max(crew.strips))
-        copied = print_copied(copy.finish(log.bound(), len(strips))) if copy else {}
+        copied = print_copied(copy.finish(len(strips))) if copy else {}
         if options.json:
             told = result(log, plan, crew, events=events, workers=options.workers, began=began)
             print(json.dumps(told | copied))
