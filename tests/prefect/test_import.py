@@ -66,13 +66,15 @@ def test_an_imported_server_shows_what_the_original_showed(
         for letter, models in after.items()
         for line in differences(letter, flat(kept(before[letter].models)), flat(models))
     ]
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def kept(tree: Any, field: str = "") -> Any:
-    """What Prefect's own server showed, as it is after an import: no slot is taken, and of the events only
-    those of states are there."""
+    """What Prefect's own server showed, as it is after an import: no slot is taken, no worker was seen, and
+    of the events only those of states are there."""
     if isinstance(tree, dict):
+        if tree.get("workers"):
+            tree = tree | {"workers": [], "status": "NOT_READY"}
         return {name: kept(value, name) for name, value in tree.items()}
     if isinstance(tree, list):
         return [kept(one, field) for one in tree if one not in NO_STATES]
