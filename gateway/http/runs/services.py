@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from consumers.runs import Listening, RunServices
+from consumers.runs.deployment_scheduler import DeploymentScheduler
 from ledger import Ledger
 from ledger.runs.artifacts import Artifacts
 from ledger.runs.blocks import Blocks
@@ -56,7 +57,7 @@ class Services:
         self.deployments, self.work_pools = Deployments(ledger), WorkPools(ledger)
         self.blocks, self.artifacts = Blocks(ledger), Artifacts(ledger)
         self.limits, self.logs = Limits(ledger), RunLogs(ledger)
-        self.default_storage = DefaultStorage(ledger)
+        self.default_storage, self.scheduler = DefaultStorage(ledger), DeploymentScheduler(ledger)
         self.events = PrefectEvents(ledger)
         self.intake: Intake
         self._projector = Projector(ledger, views_named(VIEWS))
