@@ -196,6 +196,18 @@ MEANT: tuple[Difference, ...] = (
         "a template of a client is no code that a server should run",
     ),
     Difference(
+        "types of work pools whose package the client has not installed, such as `docker`",
+        "the server has a list of them, with their templates",
+        "unknown: `prefect work-pool create` needs the package, such as prefect-docker, beside the client",
+        "the templates are those of the workers that will run, not a copy that the server keeps",
+    ),
+    Difference(
+        "parameters of a run of more than 512 kB",
+        "refused, unless a setting allows more",
+        "taken, in a body of up to 4 MiB",
+        "one limit for all requests",
+    ),
+    Difference(
         "the key of block values",
         "in the same database as the values, unless it is set by hand",
         "in a file or a variable outside of the database, and rotated by command",
