@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         flow_runs,
         lateness,
         records,
+        scheduled_of,
         scheduled_runs,
         task_runs,
     )
@@ -42,7 +43,7 @@ else:
         __name__,
         {
             "lists": "count_flow_runs count_records count_task_runs counts_by_state flow_runs lateness "
-            "records scheduled_runs task_runs",
+            "records scheduled_of scheduled_runs task_runs",
             "graph": "run_graph",
             "history": "run_history",
             "waiting": "wait_for",
@@ -59,6 +60,7 @@ __all__ = [
     "records",
     "run_graph",
     "run_history",
+    "scheduled_of",
     "scheduled_runs",
     "task_runs",
     "wait_for",

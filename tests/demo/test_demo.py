@@ -85,6 +85,7 @@ def check_archive(folder: Path, images: Images) -> None:
             assert np.array_equal(stitched, channel.max(axis=0))
 
 
+@pytest.mark.long
 def test_a_worker_is_killed_and_nothing_is_lost_or_done_twice(
     demo: Demo, log: Ledger, dsn: str, images: Images, tmp_path: Path
 ) -> None:
@@ -206,6 +207,7 @@ def check_went_on(before: dict[str, list[str]], after: dict[str, list[str]]) -> 
     assert {Counter(words)["completed"] for words in after.values()} == {1}
 
 
+@pytest.mark.long
 def test_the_same_comes_through_kafka(demo: Demo, images: Images, tmp_path: Path) -> None:
     """A relay, a consumer, and a view that is fed in another database."""
     if os.environ.get("LEDGER_KAFKA") == "none":

@@ -129,6 +129,7 @@ def views_of(dsn: str) -> dict[str, list[Any]]:
         return {name: connection.execute(select.format(sql.Identifier(name))).fetchall() for (name,) in shown}
 
 
+@pytest.mark.long
 def test_a_ledger_is_restored_as_the_page_says_and_goes_on(
     filled: Ledger, dsn: str, backup_dsn: str, shell: Shell, untouched: Embedded
 ) -> None:

@@ -12,6 +12,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from consumers.kafka.cluster import Cluster
 from consumers.kafka.relay.relay import Relay
 from consumers.kafka.relay.status import MAX_COUNTED, RelayMetrics, lag_of, relay_status
@@ -40,6 +42,7 @@ def pledger(dsn: str, broker: SharedBroker, *words: str, code: int = 0) -> Any:
     return json.loads(ran.stdout if code == 0 else ran.stderr.splitlines()[-1])
 
 
+@pytest.mark.long
 def test_it_publishes_tells_and_publishes_anew(
     dsn: str, log: Ledger, broker: SharedBroker, kafka_name: str
 ) -> None:

@@ -166,6 +166,11 @@ def test_the_runs_of_a_time_that_is_over_are_made_on_demand(api: httpx.Client) -
     assert api.post(f"/deployments/{uuid4()}/schedule", json={}).status_code == 404
     late = api.post(f"/deployments/{made['id']}/schedule", json={"start_time": "9999-12-31T00:00:00Z"})
     assert late.status_code == 422
+    by_hand = api.post(f"/deployments/{made['id']}/create_flow_run", json={}).json()["id"]
+    assert api.delete(f"/deployments/{made['id']}").status_code == 204
+    assert api.get(f"/flow_runs/{by_hand}").status_code == 404
+    mine = {"flow_runs": {"deployment_id": {"any_": [made["id"]]}}}
+    assert api.post("/flow_runs/filter", json=mine).json() == []
 
 
 def test_parameters_that_do_not_fit_are_409(api: httpx.Client) -> None:
