@@ -42,7 +42,7 @@ class WorkerStatus(Rounds):
         self._leases, self._rounds = RunLeases(ledger), 0
         pools, deployments = WorkPools(ledger), Deployments(ledger)
         self._end: dict[LeaseKind, Callable[[RunLease], object]] = {
-            LeaseKind.WORKER: lambda lease: pools.went_offline(lease.key),
+            LeaseKind.WORKER: lambda lease: pools.went_offline(lease.key, lease.renewed_at),
             LeaseKind.WORK_QUEUE: lambda lease: pools.queue_not_ready(lease.key, lease.renewed_at),
             LeaseKind.DEPLOYMENT: lambda lease: deployments.not_ready(lease.key, lease.renewed_at),
         }

@@ -257,7 +257,7 @@ class WorkQueueFields(Fields):
 
 
 class WorkerFields(Fields):
-    """A worker of a pool. last_heartbeat_time: when it was last seen to come online or go offline."""
+    """A worker of a pool. last_heartbeat_time: the last one before it went offline."""
 
     name: Annotated[str, Field(min_length=1)]
     work_pool_id: Id

@@ -256,10 +256,11 @@ class WorkPools:
         self.leases.release(LeaseKind.WORKER, worker.id)
         self.records.delete("worker", worker.id)
 
-    def went_offline(self, worker_id: str) -> None:
+    def went_offline(self, worker_id: str, seen_at: datetime | None = None) -> None:
         """Note that a worker missed its heartbeats; its pool is NOT_READY when no other is online.
 
-        Nothing happens where it is deleted, or sent a heartbeat meanwhile.
+        seen_at: when its last heartbeat came, which is shown from now on. Nothing happens where it is
+        deleted, or sent a heartbeat meanwhile.
         """
 
         def attempt() -> None:
@@ -267,7 +268,8 @@ class WorkPools:
             if not opened.is_present or self.leases.lasting(LeaseKind.WORKER, [worker_id]):
                 return
             pool = self.records.open("work_pool", opened.state.fields["work_pool_id"])
-            opened.change({"status": WorkerStatus.OFFLINE})
+            seen = {} if seen_at is None else {"last_heartbeat_time": seen_at}
+            opened.change({"status": WorkerStatus.OFFLINE, **seen})
             online = self._online(pool.id, except_for=worker_id)
             if pool.is_present and pool.state.fields["status"] == PoolStatus.READY and not online:
                 pool.change({"status": PoolStatus.NOT_READY, **_now(PoolStatus.NOT_READY)})

@@ -301,8 +301,11 @@ def test_a_silent_worker_is_offline_and_its_pool_is_not_ready(ran: Ran) -> None:
     assert worker["status"] == "ONLINE"
     assert ran.round(service) == 0
     ran.age(LeaseKind.WORKER, worker.id, 91)
+    (seen,) = pools.workers("pool")
     assert ran.round(service) == 1
     assert ran.records.get("worker", worker.id)["status"] == "OFFLINE"
+    assert pools.workers("pool") == [seen | {"updated": pools.workers("pool")[0]["updated"]}]
+    assert seen["last_heartbeat_time"] is not None
     assert pools.get("pool")["status"] == "NOT_READY"
     assert pools.heartbeat("pool", "w", 30)["status"] == "ONLINE"
     ran.leases.release(LeaseKind.WORKER, worker.id)  # the table was lost
