@@ -359,15 +359,26 @@ def with_clients(args):
 def again_alone():
     """Run the few tests that failed once more, one at a time: some kill servers, and on a machine where
     everything else runs too they may wait longer than they allow. A defect fails twice."""
-    with open(LAST_FAILED) as file:
-        names = sorted(json.load(file))
+    names = last_failed()
     if len(names) > MOST_AGAIN:
+        note("%d failed, too many to run again: %s ..." % (len(names), " ".join(names[:MOST_AGAIN])))
         return 1
     note("%d failed; running them again, one at a time" % len(names))
     code = run([PYTHON, "-m", "pytest", "-p", "no:randomly"] + names)
-    if not code:
-        note("passed alone, and failed beside the others: " + " ".join(names))
+    twice = names if code > 128 else [name for name in names if name in last_failed()] if code else []
+    if len(twice) < len(names):
+        note("passed alone, and failed beside the others: " + " ".join(sorted(set(names) - set(twice))))
+    if code > 128:
+        note("pytest itself was ended by %s" % signal.Signals(code - 128).name)
+    if code:
+        note("failed twice: " + " ".join(twice))
     return code
+
+
+def last_failed():
+    """The names of the tests that failed when they ran last, as pytest has noted them."""
+    with open(LAST_FAILED) as file:
+        return sorted(json.load(file))
 
 
 def walk(args):

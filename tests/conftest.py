@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -35,6 +36,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     return f"postgresql: {os.environ.get('LEDGER_PG_BIN', 'as the embedded server finds it')}"
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Name the signal that ended a process which should have ended well."""
+    if op == "==" and type(left) is int and left < 0 and right == 0 and -left in set(signal.Signals):
+        return [f"{left} == 0", f"where {left} of a process is the end by {signal.Signals(-left).name}"]
+    return None
 
 
 @pytest.fixture(scope="session")

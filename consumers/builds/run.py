@@ -75,7 +75,10 @@ def run_build(
             return _dry_run(project, graph, tell, force=force)
         gone = _end_crashed_runs(project)
         run = BuildRun(project, graph, targets, tell, gone, force=force, keep_going=keep_going, queue=queue)
-        return run.execute(jobs or (os.cpu_count() or 1 if queue is None else QUEUED))
+        ended = run.execute(jobs or (os.cpu_count() or 1 if queue is None else QUEUED))
+        with suppress(LedgerError):  # this run is over; the next one records it
+            _end_crashed_runs(project)  # whose runners were killed so lately that their commands still ran
+        return ended
 
 
 class BuildRun:

@@ -8,13 +8,13 @@ still be used.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from hashlib import sha256
 from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
-from starlette.concurrency import run_in_threadpool
 
 from ledger import Ledger
 from ledger.tokens import Role, Tokens
@@ -51,7 +51,7 @@ class Access:
         key = sha256(secret.encode()).digest()
         until, caller = self._known.get(key, (0.0, None))
         if until < (now := time.monotonic()):
-            token = await run_in_threadpool(self._tokens.valid, secret)
+            token = await asyncio.to_thread(self._tokens.valid, secret)
             caller = None if token is None else Caller(token.name, token.role)
             if len(self._known) >= MOST:
                 self._known.clear()

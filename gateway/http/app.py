@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -32,6 +34,8 @@ from .server_sent_events import News
 
 THREADS: Final = 8
 """Requests that are answered at once; each may need a connection to PostgreSQL."""
+OF_FASTAPI: Final = 4
+"""Further ones, of routes with a body that FastAPI calls itself."""
 ABOUT: Final = (
     "The pipeline ledger over HTTP. Every change is an event; what is shown is derived from the events. "
     "Errors are problems (RFC 9457)."
@@ -71,8 +75,10 @@ def make_app(
     )  # fmt: skip
     if runs is not None:
         app.mount("/api", runs.app)
-    for router in ROUTERS:
-        app.include_router(router)
+    for (
+        router
+    ) in ROUTERS:  # include_router() finds the route of a request twice, at a third of an answer's cost
+        app.router.routes.extend(router.routes)
     answer_problems(app)
     _describe(app)
     _guard(app, told)
@@ -87,7 +93,8 @@ def _life(
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         assert ledger is not None
-        to_thread.current_default_thread_limiter().total_tokens = THREADS
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "request"))
+        to_thread.current_default_thread_limiter().total_tokens = OF_FASTAPI
         app.state.ledger, app.state.access = ledger, Access(ledger, settings.without_token)
         app.state.news, app.state.timelines = News(ledger, stop), Timelines(ledger)
         with nullcontext() if runs is None else runs.working(ledger, app.state.access, stop):

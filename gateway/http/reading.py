@@ -9,12 +9,12 @@ or with a dependency that takes more than the request, is left to FastAPI altoge
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from inspect import iscoroutinefunction, signature
 from typing import Any, Final
 
-from anyio import to_thread
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
 from fastapi.dependencies.utils import request_params_to_args
@@ -110,7 +110,7 @@ class _Plan:
                 values[name] = found
         self._read(request, values)
         call = self._call
-        answer = await (call(**values) if self._in_loop else to_thread.run_sync(lambda: call(**values)))
+        answer = await (call(**values) if self._in_loop else asyncio.to_thread(call, **values))
         assert isinstance(answer, Response), f"{call} must return a Response"
         return answer
 

@@ -476,6 +476,12 @@ class Ledger:
         with self.reader() as connection:
             return run(connection, self.schema, statement, **parameters)
 
+    def text(self, statement: Statement, /, *values: str) -> str:
+        """The one text that a statement returns for %s and so on, at half the cost of `query`."""
+        with self.pool.connection() as connection, ledger_errors():
+            given = [value.encode() for value in values]
+            return connection.call(*statement.prepared(self.schema), given, [0] * len(given)).decode()
+
     @contextmanager
     def reader(self) -> Iterator[Connection]:
         """A connection for reading, with the ledger's errors."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -33,6 +33,7 @@ MAX_ROWS: Final = 10_000
 """Maximum rows of a page."""
 ERRORS: Final = frozenset({"failed", "lease_expired"})
 WARNINGS: Final = frozenset({"attempt_failed", "lease_expired_requeue", "queue_stall_requeue", "late_result"})
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HIDDEN: Final = frozenset({"message", "text", "payload", "meta", "token"})
 
 
@@ -74,7 +75,12 @@ def timeline(ledger: Ledger, id: str | UUID, after: int | Checkpoint = 0, limit:
     return [entry(read.recorded(row)) for row in rows]
 
 
-def newest(
+def newest(ledger: Ledger, id: str | UUID, **place: Any) -> list[Entry]:
+    """The newest events of a job and of its batches, newest first (spec 2.7): lines of `newest_events`."""
+    return [entry(one) for one in newest_events(ledger, id, **place)]
+
+
+def newest_events(
     ledger: Ledger,
     id: str | UUID,
     *,
@@ -82,8 +88,8 @@ def newest(
     since: datetime | None = None,
     before: int | None = None,
     limit: int = 200,
-) -> list[Entry]:
-    """The newest events of a job and of its batches, newest first (spec 2.7).
+) -> list[Recorded]:
+    """The newest events of a job and of its batches as they were recorded, newest first.
 
     Only what is safe to read: whoever asks again `after` the first position misses nothing. since: only those
     recorded after this time; before: only older ones than this position, for the next page. limit: 1 to
@@ -95,7 +101,19 @@ def newest(
     rows = ledger.query(SQL.newest, **{**place, **_names(job)})
     if not rows:
         ledger.read(OpenJob.name_of(job), limit=1)  # does it exist?
-    return [entry(read.recorded(row)) for row in rows]
+    return [read.recorded(row) for row in rows]
+
+
+def is_newest(ledger: Ledger, id: str | UUID, known: Recorded) -> bool:
+    """Whether no event of a job and of its batches follows this one, and it is there as it was recorded.
+
+    For clients that poll: a quarter of the work of `newest_events`. Raises BadInput.
+    """
+    names, after = _names(checked_id(id)), str(known.position - 1)
+    found = ledger.text(SQL.written_after, names["job"], after, names["start"], names["end"], after)
+    micros = (known.recorded_at - _EPOCH) // timedelta(microseconds=1)
+    parts = [known.position, micros, known.stream, known.version, known.topic, known.schema, known.data]
+    return found == " ".join(str(part) for part in parts if part is not None)
 
 
 class Comment(NamedTuple):

@@ -28,6 +28,16 @@ SELECT n.position, n.stream, n.version, n.topic, n.schema, n.data, n.raw, n.meta
   FROM {schema}.newest_events(%(job)s, %(start)s, %(end)s, %(after)s::bigint, %(since)s::timestamptz, %(before)s::bigint,
                               %(limit)s::integer) n;
 
+-- name: written_after
+-- The events of a job and of its batches after a position, a line each, at most two of each: whoever knows
+-- the newest one learns whether it is still the newest. Also events that are not safe to read yet, so it needs no bound.
+SELECT coalesce(string_agg(concat_ws(' ', e.position, (extract(epoch FROM e.recorded_at) * 1000000)::bigint, e.stream,
+                                     e.version, e.topic, e.schema, e.data), chr(10)), '')
+  FROM ((SELECT * FROM {schema}.events WHERE stream = %s AND position > %s ORDER BY version DESC LIMIT 2)
+        UNION ALL
+        (SELECT * FROM (SELECT * FROM {schema}.events WHERE stream > %s AND stream < %s OFFSET 0) b
+          WHERE b.position > %s LIMIT 2)) e;
+
 -- name: comments
 -- The comments on a job, oldest first: reads the events of its stream.
 SELECT e.position, e.stream, e.version, e.topic, e.schema, e.data::text, e.raw, e.meta::text, e.recorded_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,36 +13,74 @@ import dev
 
 @pytest.fixture
 def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where pytest notes what failed."""
-    monkeypatch.setattr(dev, "LAST_FAILED", str(tmp_path / "lastfailed"))
-    return tmp_path / "lastfailed"
+    """Where pytest notes what failed of the tests in this folder, which `dev.py` runs here."""
+    noted, run = tmp_path / ".pytest_cache/v/cache/lastfailed", dev.run
+    noted.parent.mkdir(parents=True)
+    monkeypatch.setattr(dev, "LAST_FAILED", str(noted))
+    monkeypatch.setattr(dev, "VENV", sys.prefix)
+    monkeypatch.setattr(dev, "PYTHON", sys.executable)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # it begins in half of the time
+    monkeypatch.setattr(dev, "run", lambda command: run(command, cwd=tmp_path))
+    return noted
 
 
 def suite(folder: Path, passes_on_run: int) -> str:
     """A test that fails until it is run for the nth time; its name."""
-    place = folder / f"test_run_{passes_on_run}.py"
-    place.write_text(
+    name = f"test_run_{passes_on_run}"
+    (folder / f"{name}.py").write_text(
         "from pathlib import Path\n"
         "def test_it():\n"
-        f"    runs = Path({str(folder / 'runs')!r})\n"
+        f"    runs = Path({str(folder / name)!r})\n"
         "    runs.write_text((runs.read_text() if runs.exists() else '') + 'x')\n"
         f"    assert len(runs.read_text()) >= {passes_on_run}\n"
     )
-    return f"{place}::test_it"
+    return f"{name}.py::test_it"
 
 
-@pytest.mark.parametrize(("passes_on_run", "code"), [(1, 0), (2, 1)])
-def test_what_failed_is_run_once_more(failed: Path, tmp_path: Path, passes_on_run: int, code: int) -> None:
-    failed.write_text(json.dumps({suite(tmp_path, passes_on_run): True}))
-    assert dev.again_alone() == code
-    assert (tmp_path / "runs").read_text() == "x"
+def test_what_failed_is_run_once_more(
+    failed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What failed twice is named last, because a long log is often shown without its beginning."""
+    accident, defect = suite(tmp_path, 1), suite(tmp_path, 2)
+    failed.write_text(json.dumps({accident: True, defect: True}))
+    assert dev.again_alone() == 1
+    assert [(tmp_path / f"test_run_{nth}").read_text() for nth in (1, 2)] == ["x", "x"]
+    assert capfd.readouterr().err.splitlines()[-2:] == [
+        f"dev.py: passed alone, and failed beside the others: {accident}",
+        f"dev.py: failed twice: {defect}",
+    ]
+
+
+def test_what_passes_alone_is_named(
+    failed: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev, "run", lambda command: 0)
+    failed.write_text(json.dumps({"test_a.py::test_it": True}))
+    assert dev.again_alone() == 0
+    assert capfd.readouterr().err.splitlines()[1:] == [
+        "dev.py: passed alone, and failed beside the others: test_a.py::test_it"
+    ]
+
+
+@pytest.mark.slow  # another process for a rare case
+def test_a_second_run_that_a_signal_ends_is_a_failure_of_all(
+    failed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_ends.py").write_text("import os\ndef test_it():\n    os.kill(os.getpid(), 11)\n")
+    names = ["test_ends.py::test_it", suite(tmp_path, 1)]
+    failed.write_text(json.dumps(dict.fromkeys(names, True)))
+    assert dev.again_alone() == 128 + 11
+    assert capfd.readouterr().err.splitlines()[-2:] == [
+        "dev.py: pytest itself was ended by SIGSEGV",
+        f"dev.py: failed twice: {' '.join(names)}",
+    ]
 
 
 def test_many_failures_are_no_accident(failed: Path, tmp_path: Path) -> None:
     name = suite(tmp_path, 1)
     failed.write_text(json.dumps({f"{name}[{nth}]": True for nth in range(dev.MOST_AGAIN + 1)}))
     assert dev.again_alone() == 1
-    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "test_run_1").exists()
 
 
 def test_what_uv_made_is_made_anew_where_uv_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import psycopg
@@ -46,9 +47,18 @@ def killed_at_work(log: Ledger, dsn: str, connection: Connection, job: str) -> N
         "--operations",
         OPERATIONS,
     ]
-    with subprocess.Popen([*command, "--no-services"], stderr=subprocess.DEVNULL) as worker:
+    with (
+        TemporaryFile("w+") as said,
+        subprocess.Popen([*command, "--no-services"], stderr=said) as worker,
+    ):
+
+        def is_at_work() -> bool:
+            said.seek(0)
+            assert (worker.poll() or 0) == 0, said.read()
+            return "job.reported" in topics(Jobs(log), job)
+
         try:
-            eventually(lambda: "job.reported" in topics(Jobs(log), job), 60)
+            eventually(is_at_work)
         finally:
             worker.send_signal(signal.SIGKILL)
     connection.execute(LONG_AGO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from ledger.jobs import Jobs, OpenBatch, OpenJob
 from ledger.jobs.batch import BatchQueued
 from ledger.log.append import body_of
 from projections.jobs import timeline
+from projections.jobs.timeline import is_newest, newest_events
 from tests.jobs.history import history, record
 
 Connection = psycopg.Connection[Any]
@@ -137,3 +139,19 @@ def test_an_event_of_newer_code_is_told_as_it_is(log: Ledger) -> None:
     job = Jobs(log).submit("embed")
     log.append(OpenJob.name_of(job), Body("job.paused_by_moon", 1, '{"phase": "full"}'))
     assert told(log, job)[-1] == ("job.paused_by_moon", "info", None, {"phase": "full"})
+
+
+def test_an_event_is_the_newest_until_another_follows_or_the_history_is_another(log: Ledger) -> None:
+    job = handed_out(log, 2)
+    second, first, created = newest_events(log, job)
+    assert [is_newest(log, job, one) for one in (second, first, created)] == [True, False, False]
+    otherwise: dict[str, Any] = {
+        "position": second.position + 1, "stream": first.stream, "version": 2, "topic": "batch.started",
+        "schema": 2, "data": created.data, "recorded_at": second.recorded_at + timedelta(microseconds=1),
+    }  # fmt: skip
+    for name, value in otherwise.items():  # as after a restore
+        assert not is_newest(log, job, second._replace(**{name: value})), name
+    Jobs(log).comment(job, "look at this", "mina")
+    assert not is_newest(log, job, second)
+    assert is_newest(log, job, newest_events(log, job, limit=1)[0])
+    assert not is_newest(log, str(uuid4()), second)

@@ -12,8 +12,9 @@ from starlette.responses import Response
 from ledger import BadInput, acting
 from ledger.jobs import Jobs, Status
 from ledger.jobs.job import ACTIVE
-from projections.jobs import JobQueries, comments, newest
+from projections.jobs import JobQueries, comments
 from projections.jobs.queries import checked_status
+from projections.jobs.timeline import newest_events
 
 from ..access import READER, Log, Operator
 from ..answers import answer, page, place_of, raw_page, told
@@ -95,7 +96,8 @@ def events(
         lines = state.timelines.newest(id, limit)
     else:
         newer, since = place_of(after)
-        lines = [*map(line, newest(state.ledger, id, after=newer, since=since, before=before, limit=limit))]
+        place: dict[str, Any] = {"after": newer, "since": since, "before": before, "limit": limit}
+        lines = [*map(line, newest_events(state.ledger, id, **place))]
     next_ = {"before": lines[-1].position} if lines else None
     return raw_page(request, [one.text for one in lines], limit, next_)
 

@@ -12,8 +12,8 @@ from threading import Lock
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ledger import Ledger
-from projections.jobs import Entry, newest
+from ledger import Ledger, Recorded
+from projections.jobs.timeline import entry, is_newest, newest_events
 
 from ..answers import encoded
 from .shown import event
@@ -32,9 +32,9 @@ class Line(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The newest events of a job: the first one as it was read, all of them, and the limit of the read."""
+    """The newest events of a job: the first as it was recorded, the lines of all, the limit of the read."""
 
-    newest: Entry
+    newest: Recorded
     lines: tuple[Line, ...]
     limit: int
 
@@ -56,20 +56,20 @@ class Timelines:
         else:
             known = self._continued(known, id)
         if known is None:
-            entries = newest(self._ledger, id, limit=limit)
-            known = _Known(entries[0], tuple(map(line, entries)), limit)
+            events = newest_events(self._ledger, id, limit=limit)
+            known = _Known(events[0], tuple(map(line, events)), limit)
         self._remember(id, known)
         return known.lines
 
     def _continued(self, known: _Known, id: UUID) -> _Known | None:
         """What is known with what is new; None if all must be read."""
-        entries = newest(self._ledger, id, after=known.newest.position - 1, limit=known.limit)
-        if not entries or entries[-1] != known.newest:
-            return None
-        if len(entries) == 1:
+        if is_newest(self._ledger, id, known.newest):
             return known
-        lines = (*map(line, entries[:-1]), *known.lines)[: known.limit]
-        return _Known(entries[0], lines, known.limit)
+        events = newest_events(self._ledger, id, after=known.newest.position - 1, limit=known.limit)
+        if not events or events[-1] != known.newest:
+            return None
+        lines = (*map(line, events[:-1]), *known.lines)[: known.limit]
+        return _Known(events[0], lines, known.limit)
 
     def _remember(self, id: UUID, known: _Known) -> None:
         with self._lock:
@@ -82,6 +82,6 @@ class Timelines:
                 self._known.popitem(last=False)
 
 
-def line(entry: Entry) -> Line:
+def line(recorded: Recorded) -> Line:
     """An event as the routes answer it."""
-    return Line(entry.position, encoded(event(entry)).decode())
+    return Line(recorded.position, encoded(event(entry(recorded))).decode())

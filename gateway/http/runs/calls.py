@@ -11,13 +11,13 @@ as JSON. It runs in a thread, in which everything that is recorded has the calle
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_type_hints
 
-from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -91,7 +91,7 @@ class Endpoint:
             given["body"] = self._read(await request.body())
         base = f"{scope['scheme']}://{headers.get('host', '')}{scope['root_path']}"
         call = Call(state.services, caller, request.query_params, headers, base)
-        found = await to_thread.run_sync(self._run, call, given)
+        found = await asyncio.to_thread(self._run, call, given)
         await self._response(found)(scope, receive, send)
 
     def _run(self, call: Call, given: dict[str, Any]) -> Any:

@@ -64,11 +64,12 @@ class Script(NamedTuple):
 class Statement:
     """A named statement of an SQL file."""
 
-    __slots__ = ("_texts", "name", "template")
+    __slots__ = ("_prepared", "_texts", "name", "template")
 
     def __init__(self, name: str, template: LiteralString) -> None:
         self.name, self.template = name, template
         self._texts: dict[str, bytes] = {}
+        self._prepared: dict[str, tuple[bytes, bytes]] = {}
 
     def __repr__(self) -> str:
         return f"<Statement {self.name}>"
@@ -95,9 +96,13 @@ class Statement:
         name begins with a digest of the text, in which the schema stands. PostgreSQL tells names apart by 63
         bytes.
         """
-        parts = re.split(rb"%[sb]", self.text(schema))
-        text = b"".join(part + b"$%d" % i for i, part in enumerate(parts[:-1], 1)) + parts[-1]
-        return f"{sha256(text).hexdigest()[:16]}_{self.name}_{schema}".encode()[:63], text
+        prepared = self._prepared.get(schema)
+        if prepared is None:
+            parts = re.split(rb"%[sb]", self.text(schema))
+            text = b"".join(part + b"$%d" % i for i, part in enumerate(parts[:-1], 1)) + parts[-1]
+            name = f"{sha256(text).hexdigest()[:16]}_{self.name}_{schema}".encode()[:63]
+            prepared = self._prepared[schema] = name, text
+        return prepared
 
 
 class Statements:
