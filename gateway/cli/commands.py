@@ -197,7 +197,7 @@ class OnDemand(MutableMapping[str, "Command"]):
                 part.add_typer(_found(place)(name), name=name)
             else:
                 part.command(name)(_found(place))
-            made = typer.main.get_group(part).commands[name]
+            made: Any = typer.main.get_group(part).commands[name]
             if isinstance(place, Group):
                 made.commands = OnDemand(place.commands)
             self._made[name] = made
