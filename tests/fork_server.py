@@ -29,11 +29,13 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[1]
 IMPORTED: Final = (
-    "gateway.cli.main", "gateway.cli.log", "ledger.domain", "ledger.log.ledger", "projections.engine",
-    "psycopg", "psycopg_pool", "psycopg_binary", "pydantic", "pydantic.json_schema", "rich.table",
-    "rich.console", "json", "asyncio", "msgspec", "multiprocessing.connection",
+    "gateway.cli.main", "gateway.cli.log", "gateway.cli.status", "ledger.domain", "ledger.domain.event",
+    "ledger.domain.state", "ledger.log.ledger", "projections.engine", "projections.engine.watch",
+    "projections.fold", "psycopg", "psycopg_pool", "psycopg_binary", "pydantic", "pydantic.json_schema",
+    "pydantic.main", "pydantic.types", "prometheus_client", "cronsim", "rich.table", "rich.console", "json",
+    "asyncio", "msgspec", "multiprocessing.connection",
 )  # fmt: skip
-"""What the server imports: nothing that declares streams or views."""
+"""What the server imports: nothing that declares streams or views. Pydantic imports its parts when asked."""
 _WORD = 4
 
 
