@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 
 import ledger
@@ -20,6 +21,8 @@ from tests.temporary import IN_MEMORY, use_memory
 _numbers = count(1)
 
 use_memory()
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")  # how long an example takes says more about the machine than about the law
 STRATEGY = "FILE_COPY" if IN_MEMORY else "WAL_LOG"
 """How a database is made: to copy files needs two checkpoints, which cost nothing in memory."""
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
 from ledger import Ledger, LedgerError, StreamConflict
 from ledger.domain.names import split_name
 from ledger.log.append import Append, Exact
+from ledger.log.retry import retry_conflicts
 from ledger.runs import FlowRuns
 from ledger.runs.deployments import Deployments
 from ledger.runs.leases import RunLeases
@@ -46,11 +48,17 @@ class Ahead:
     min_seconds: float = 3600.0
     max_seconds: float = 100 * 86400.0
 
-    def of(self, schedule: Mapping[str, Any], now: datetime) -> Iterator[datetime]:
-        """The instants of a deployment's schedule that have runs now. Raises BadInput."""
+    def of(
+        self, schedule: Mapping[str, Any], now: datetime, *, inclusive: bool = False
+    ) -> Iterator[datetime]:
+        """The instants of a deployment's schedule after a time that have runs. Raises BadInput.
+
+        inclusive: also the time itself.
+        """
         most = min(self.max_runs, schedule.get("max_scheduled_runs") or self.max_runs)
+        after = now - timedelta.resolution if inclusive else now
         soon, end = now + timedelta(seconds=self.min_seconds), now + timedelta(seconds=self.max_seconds)
-        for nth, at in enumerate(islice(instants(schedule["schedule"], now), most)):
+        for nth, at in enumerate(islice(instants(schedule["schedule"], after), most)):
             if at > end or (nth >= self.min_runs and at > soon):
                 return
             yield at
@@ -81,7 +89,8 @@ class DeploymentScheduler(Rounds):
         made = 0
         for schedule in deployment["schedules"]:
             try:
-                made += self._schedule(deployment, schedule, now) if schedule["active"] else 0
+                if schedule["active"]:
+                    made += self._create(deployment, schedule, self.ahead.of(schedule, now))
             except (
                 StreamConflict
             ):  # it was changed, or another scheduler was first: the next round looks again
@@ -89,6 +98,20 @@ class DeploymentScheduler(Rounds):
             except LedgerError as error:
                 _log.error("schedule %s of deployment %s: %s", schedule["id"], id, error)
         return made
+
+    def backfill(self, id: str, start: datetime, ahead: Ahead) -> int:
+        """Create the runs of one deployment that are missing from a time on, also of a past one; how many.
+
+        A paused deployment has them, too. Raises RecordNotFound, BadInput, StreamConflict.
+        """
+
+        def attempt() -> int:
+            deployment = self._deployments.get(id)
+            active = [one for one in deployment["schedules"] if one["active"]]
+            times = [ahead.of(one, start, inclusive=True) for one in active]
+            return sum(map(partial(self._create, deployment), active, times))
+
+        return retry_conflicts(attempt)
 
     def _due(self) -> Iterator[str]:
         """The deployments that changed, or at which nobody looked for a while."""
@@ -101,8 +124,8 @@ class DeploymentScheduler(Rounds):
                     yield split_name(info.stream)[1][0]
             after = page[-1].stream
 
-    def _schedule(self, deployment: Record, schedule: Mapping[str, Any], now: datetime) -> int:
-        """Create the missing runs of one schedule, all or none, while the deployment is as it was read."""
+    def _create(self, deployment: Record, schedule: Mapping[str, Any], times: Iterable[datetime]) -> int:
+        """Create the missing runs of a schedule, all or none, while the deployment is as it was read."""
         fields = self._deployments.run_fields(deployment, schedule)
         wanted = [
             {
@@ -111,7 +134,7 @@ class DeploymentScheduler(Rounds):
                 "idempotency_key": key_of(deployment.id, schedule["id"], at),
                 "auto_scheduled": True,
             }
-            for at in self.ahead.of(schedule, now)
+            for at in times
         ]
         unchanged = Append(open_class("deployment").name_of(deployment.id), [], Exact(deployment.version))
         return len(self._runs.create_missing(wanted, [unchanged]))

@@ -126,6 +126,9 @@ class Committer:
                 self._send(mine.group)
             elif mine.group:
                 return self._appender.append((append,), meta)
+        except BaseException:
+            self._leave(mine)  # an interrupt may come at any moment after it joined the queue
+            raise
         finally:
             if mine.group:
                 self._end(mine)
@@ -191,9 +194,6 @@ class Committer:
                     if mine.leader is not None and mine.leader.ended:  # and was interrupted before it told
                         mine.outcome = mine.outcome or _interrupted()
                         break
-        except BaseException:
-            self._leave(mine)
-            raise
         finally:
             self._awake(mine)
         if mine.group:

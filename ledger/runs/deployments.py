@@ -31,7 +31,7 @@ from .limits import Limits
 from .names import OpenName
 from .parameters import checked_parameters, filled_in, variable_value
 from .records import OpenRecord, Record, Records
-from .scheduled_runs import Which, deleted_runs
+from .scheduled_runs import Nominate, Which, deleted_runs
 from .states import State, scheduled
 from .work_pools import POLLED, WorkPools
 
@@ -45,9 +45,10 @@ _RUN_FIELDS: Final = (
 
 
 class Deployments:
-    """The deployments of a ledger."""
+    """The deployments of a ledger. nominate: finds the runs of one that is deleted."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, nominate: Nominate | None = None) -> None:
+        self._nominate = nominate
         self.ledger, self.records, self.pools = ledger, Records(ledger), WorkPools(ledger)
         self.flow_runs, self.leases = FlowRuns(ledger), RunLeases(ledger)
 
@@ -135,7 +136,7 @@ class Deployments:
             opened = self._open(id)
             before = opened.shown()
             streams = [*self._freed(opened), *self._own_limit(opened, None)]
-            runs = deleted_runs(self.ledger, before, Which.ALL, self.leases.clock())
+            runs = deleted_runs(self.ledger, before, Which.ALL, self.leases.clock(), self._nominate)
             self.ledger.commit(*streams, *runs)
 
         retry_conflicts(attempt)

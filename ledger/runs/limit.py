@@ -70,7 +70,10 @@ class SlotsReleased(Event, topic="concurrency_limit.slots_released"):
 
 
 class SlotsRefused(Event, topic="concurrency_limit.slots_refused"):
-    """Slots were asked for while too few were free. blocking: whether this limit was full."""
+    """Slots were asked for while too few were free. blocking: whether this limit was full.
+
+    Recorded once for each holder, until its request is granted or the limit is changed.
+    """
 
     slots: int
     now: datetime
@@ -154,9 +157,12 @@ class Limit(RecordState):
         """Whether so many more slots may be taken; always where the limit is not active."""
         return not self.active or self.active_slots(now) + slots <= self.limit + NEARLY
 
-    def retry_after(self, slots: int, now: datetime) -> float:
-        """Seconds after which so many slots may be free: by what was refused, and how long slots are held."""
-        waiting = slots + self.denied_slots(now)
+    def retry_after(self, slots: int, now: datetime, others: float = 0.0) -> float:
+        """Seconds after which so many slots may be free: by what was refused, and how long slots are held.
+
+        others: the slots for which others are known to wait.
+        """
+        waiting = slots + max(self.denied_slots(now), others)
         if self.decay > 0:
             return waiting / self.decay
         return min(min(self.occupancy, MAX_WAIT) * waiting / max(1, self.limit), MAX_WAIT)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 from uuid import uuid4
@@ -27,6 +27,7 @@ from ..log.retry import retry_conflicts
 from .leases import LeaseKind, RunLeases
 from .limit import NOBODY, TAG, Holding, Limit, OpenLimit, SlotsRefused
 from .names import OpenName
+from .waiters import Waiters
 
 ATTEMPTS: Final = 20
 """How often a decision about slots is taken again when another came first."""
@@ -144,7 +145,7 @@ class Limits:
     """The concurrency limits of a ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self.ledger, self.leases = ledger, RunLeases(ledger)
+        self.ledger, self.leases, self.waiters = ledger, RunLeases(ledger), Waiters()
 
     # Reading
 
@@ -219,13 +220,32 @@ class Limits:
     ) -> Taken | Full:
         found = appends_to_take(opened, lease, slots=slots, holder=holder, seconds=seconds)
         if isinstance(found, Full):
-            self.ledger.append_all(found.appends)
-            return found
+            return self._refuse(opened, found, slots, holder)
         if seconds is not None:
             self.lease(lease, opened, slots, seconds, holder)
         if found:
             self.ledger.append_all(found)
+        if holder is not None:
+            self.waiters.granted(opened.states(), holder)
         return Taken(lease or None, opened.states())
+
+    def _refuse(self, opened: Opened, full: Full, slots: int, holder: Mapping[str, Any] | None) -> Full:
+        """Record a refusal, unless it is the repeat of one; without a holder nobody knows whether it is."""
+        if holder is None or "id" not in holder:
+            self.ledger.append_all(full.appends)
+            return full
+        limits = [limit.state for limit in opened.active]
+        known = {limit.id for limit in limits if self.waiters.knows(limit, holder, opened.now)}
+        facts = [fact for limit, fact in zip(limits, full.appends, strict=True) if limit.id not in known]
+        if facts:
+            self.ledger.append_all(facts)
+        wait = max(
+            limit.retry_after(slots, opened.now, self.waiters.others(limit, holder, opened.now))
+            for limit in limits
+            if limit.name in full.limits
+        )
+        self.waiters.refused(limits, holder, slots, opened.now)
+        return replace(full, retry_after_seconds=wait * random.uniform(*SPREAD), appends=tuple(facts))
 
     def lease(
         self,

@@ -12,6 +12,7 @@ Reads of runs: lists and counts by the filters of Prefect's API, and the events 
     filters.py          the filters of a body as one condition
     lists.py            lists, counts, what is scheduled
     history.py          how many runs there were in each interval of time
+    graph.py            the graph of a flow run
     waiting.py          waiting until the views contain what was appended
     prefect_events.py   Prefect's events, derived from the log
     event_filters.py    the filters of events
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 from ledger.lazy import lazily
 
 if TYPE_CHECKING:
+    from .graph import run_graph
     from .history import run_history
     from .lists import (
         count_flow_runs,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         flow_runs,
         lateness,
         records,
+        scheduled_of,
         scheduled_runs,
         task_runs,
     )
@@ -40,7 +43,8 @@ else:
         __name__,
         {
             "lists": "count_flow_runs count_records count_task_runs counts_by_state flow_runs lateness "
-            "records scheduled_runs task_runs",
+            "records scheduled_of scheduled_runs task_runs",
+            "graph": "run_graph",
             "history": "run_history",
             "waiting": "wait_for",
         },
@@ -54,7 +58,9 @@ __all__ = [
     "flow_runs",
     "lateness",
     "records",
+    "run_graph",
     "run_history",
+    "scheduled_of",
     "scheduled_runs",
     "task_runs",
     "wait_for",

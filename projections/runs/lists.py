@@ -175,6 +175,11 @@ def count_records(log: Ledger, kind: str, body: Body | None = None, *, parent: s
     return _count(log, kind, body, parent=parent)
 
 
+def scheduled_of(log: Ledger, deployment: str) -> list[str]:
+    """The ids of all scheduled runs of a deployment."""
+    return [id for (id,) in log.query(SQL.scheduled_of, deployment=deployment)]
+
+
 def filtered_rows(
     log: Ledger, statement: str, kind: str, body: Body | None, *, parent: str | None = None, **values: Any
 ) -> list[tuple[Any, ...]]:

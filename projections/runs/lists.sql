@@ -65,6 +65,11 @@ SELECT f.stream, f.version, f.state::text
  LIMIT least(%(limit)s, (
        SELECT CASE WHEN p.most IS NOT NULL THEN greatest(0, p.most - (SELECT sum(b.busy) FROM queues b)) END FROM pool p))
 
+-- name: scheduled_of
+-- The scheduled runs of a deployment.
+SELECT f.id FROM {views}.flow_runs f
+ WHERE f.deployment_id = %(deployment)s AND f.state_type = 'SCHEDULED' AND f.status <> 'deleted'
+
 -- name: history
 -- How many runs should have begun in each interval, by state; for how long they ran in all, and how late they
 -- began in all, in seconds.

@@ -76,9 +76,9 @@ class Clients:
     def __init__(self) -> None:
         self.started: list[subprocess.Popen[str]] = []
 
-    def start(self, home: Path) -> subprocess.Popen[str]:
+    def start(self, home: Path, *interpreter: str) -> subprocess.Popen[str]:
         client = subprocess.Popen(
-            [sys.executable, "-c", CLIENT, str(home)],
+            [*(interpreter or [sys.executable]), "-c", CLIENT, str(home)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

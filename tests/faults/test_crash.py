@@ -27,11 +27,11 @@ from tests.lamp import LampRead, OpenLamp
 
 
 def survive(
-    server: Embedded, log: Ledger, folder: Path, rounds: Callable[[int], bool], seed: int
+    server: Embedded, log: Ledger, folder: Path, rounds: Callable[[int], bool], seed: int, writers: int
 ) -> dict[str, int]:
-    """Kill the server again and again under eight writers; check what is left. Returns the figures."""
+    """Kill the server again and again under writers; check what is left. Returns the figures."""
     dice, kills = random.Random(seed), 0
-    with writing(folder, 8, "Survivor", dsn=log.address.conninfo, seed=seed) as records:
+    with writing(folder, writers, "Survivor", dsn=log.address.conninfo, seed=seed) as records:
         tails = [Tail(log, bound_then_rows, seed=n) for n in range(2)]
         eventually(lambda: all(record.exists() and record.stat().st_size for record in records))
         while rounds(kills):
@@ -64,7 +64,7 @@ def check_whole(stored: list[Any]) -> None:
 def test_nothing_promised_is_lost_when_the_server_is_killed(
     durable: Embedded, hardy: Ledger, tmp_path: Path
 ) -> None:
-    survive(durable, hardy, tmp_path, lambda kills: kills < 1, seed=random.randrange(2**20))
+    survive(durable, hardy, tmp_path, lambda kills: kills < 1, seed=random.randrange(2**20), writers=3)
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ def test_minutes_of_killing_the_server(
 ) -> None:
     end = time.monotonic() + 60 * minutes
     figures = survive(
-        durable, hardy, tmp_path, lambda _: time.monotonic() < end, seed=random.randrange(2**20)
+        durable, hardy, tmp_path, lambda _: time.monotonic() < end, seed=random.randrange(2**20), writers=8
     )
     print(f"\ncrash: {figures}")
 

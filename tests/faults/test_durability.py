@@ -315,7 +315,7 @@ def test_the_campaign_sees_who_believes_the_first_result(
     durable: Embedded, ways: list[str], tmp_path: Path
 ) -> None:
     """Negative control: the ledger before it judged every result, without any kill."""
-    faults, _ = campaign(durable, ways, tmp_path, 1, pause=0, believe="first")
+    faults, _ = campaign(durable, ways, tmp_path, 0.3, pause=0, believe="first")
     assert faults.missing
 
 

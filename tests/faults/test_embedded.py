@@ -18,6 +18,10 @@ from ledger.embedded import Embedded, reaper, throwaway
 from ledger.embedded.cluster import ROLE
 from ledger.errors import ServerUnavailable
 from tests.faults.conftest import CHILD_PATH, Clients, eventually, nothing_runs
+from tests.fork_server import python
+
+PASSED_ON = ("LEDGER_PG_BIN", "PYTHONPYCACHEPREFIX")
+"""What a program of cron gets of our environment: a developer's binaries, and where compiled modules are."""
 
 
 def one(dsn: str, query: str) -> object:
@@ -31,7 +35,7 @@ def one(dsn: str, query: str) -> object:
 
 
 def test_processes_that_start_at_once_share_one_server(home: Path, clients: Clients) -> None:
-    started = [clients.start(home) for _ in range(6)]
+    started = [clients.start(home, *python()) for _ in range(6)]
     assert len({clients.ready(client) for client in started}) == 1
     clients.end()
     eventually(lambda: nothing_runs(home))
@@ -241,7 +245,7 @@ answer = psycopg.connect(server.acquire()).execute("SELECT 42").fetchone()
 Path(sys.argv[1], "answer").write_text(str(answer))
 """
     environment = {"PYTHONPATH": CHILD_PATH, "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
-    environment |= {name: value for name, value in os.environ.items() if name == "LEDGER_PG_BIN"}
+    environment |= {name: value for name, value in os.environ.items() if name in PASSED_ON}
     command = ["/bin/sh", "-c", words, sys.executable, program, str(home)]
     subprocess.run(command, check=True, env=environment, cwd="/", timeout=60)
     assert (home / "answer").read_text() == "(42,)"

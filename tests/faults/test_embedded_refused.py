@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from ledger.embedded import Embedded
 from ledger.embedded.account import LONGEST_REASON, Account, reason
 from ledger.errors import ServerUnavailable, StorageFull
 from tests.faults.conftest import CHILD_PATH, eventually, nothing_runs
+from tests.fork_server import python
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user, and mount")
 
@@ -109,24 +109,21 @@ def ordinary_user() -> int:
 
 
 def as_user(user: int, *words: str) -> Any:
-    command = [sys.executable, "-c", AS_USER, str(user), *words]
+    command = [*python(), "-c", AS_USER, str(user), *words]
     environment = os.environ | {"PYTHONPATH": CHILD_PATH}
     return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
 
 
 @as_root
-@pytest.mark.parametrize("command", [["init"], ["streams"], ["doctor"], ["worker", "list"]])
-def test_the_folder_of_another_user_is_named_with_its_user(
-    command: list[str], ordinary_user: int, folder: Path
-) -> None:
+def test_the_folder_of_another_user_is_named_with_its_user(ordinary_user: int, folder: Path) -> None:
     theirs = Embedded(folder / "theirs", durable=False)
     theirs.acquire()
     theirs.release()
-    ended = as_user(ordinary_user, "--dsn", theirs.printable, *command)
-    assert (ended.returncode, ended.stdout) == (4, "")
-    assert ended.stderr == (
-        f"pledger: {theirs.home} belongs to user 0: run as that user, or set LEDGER_HOME to another folder\n"
-    )
+    for command in (["init"], ["streams"], ["doctor"], ["worker", "list"]):
+        ended = as_user(ordinary_user, "--dsn", theirs.printable, *command)
+        assert (ended.returncode, ended.stdout) == (4, ""), command
+        told = f"{theirs.home} belongs to user 0: run as that user, or set LEDGER_HOME to another folder"
+        assert ended.stderr == f"pledger: {told}\n", command
 
 
 @as_root

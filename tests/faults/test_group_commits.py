@@ -75,15 +75,24 @@ def effect(admin_dsn: str, log: Ledger, connection: Connection) -> Callable[[str
 
 
 @pytest.fixture
-def held(log: Ledger, connect: Callable[..., Connection], monkeypatch: pytest.MonkeyPatch) -> Connection:
-    """A transaction that holds the stream `held`; an append to it leads, and all others wait."""
+def held(
+    log: Ledger,
+    connect: Callable[..., Connection],
+    threads: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Connection]:
+    """A transaction that holds the stream `held`; an append to it leads, and all others wait.
+
+    It ends before the threads are waited for, which would wait for it where a test failed.
+    """
     monkeypatch.setattr(committer, "PATIENCE", 60)
     monkeypatch.setattr(committer, "FEW", 1)
     log.append("held", LampRead())
     user = connect()
     user.execute("SET ROLE ledger_owner")
     user.execute("SELECT FROM ledger.heads WHERE stream = 'held' FOR UPDATE")
-    return user
+    yield user
+    user.close()
 
 
 @pytest.fixture
@@ -234,6 +243,26 @@ def test_one_in_the_queue_that_is_interrupted_is_not_recorded(
         log.append("s/mine", LampRead())
     helper.join()
     assert not log.committer._queue
+    held.rollback()
+    assert log.append("s/after", LampRead()).version == 1
+    assert [found.stream for found in log.streams("s/")] == ["s/after"]
+
+
+def test_one_that_is_interrupted_before_it_waits_leaves_the_queue(
+    log: Ledger, held: Connection, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interrupt comes between two steps of Python: it is in the queue, and does not wait yet."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    waiting(threads, log, [])
+    with monkeypatch.context() as patched:
+        patched.setattr(committer.Committer, "_wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log.append("s/mine", LampRead())
+    assert not log.committer._queue
+    assert log.committer._inside == 1
     held.rollback()
     assert log.append("s/after", LampRead()).version == 1
     assert [found.stream for found in log.streams("s/")] == ["s/after"]

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from ledger.log.install import init
 from ledger.pipelines import LSMStateService, LSMStripId
 from tests.faults.conftest import CHILD_PATH, eventually
 from tests.faults.crashes import crash
+from tests.fork_server import python
 from tests.log import scopes
 from tests.log.scopes import Connection, held_by_scopes
 from tests.pipelines.recorded_facts import check_heads, recorded, words
@@ -36,7 +36,7 @@ class Process:
         self.said = said
         with said.open("w") as out:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.scopers", dsn, what, str(number)],
+                [*python(), "-m", "tests.faults.scopers", dsn, what, str(number)],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.PIPE,

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 
 from consumers.kafka import MemoryBus
 from gateway.cli.main import main
+from tests.fork_server import python
 from tests.kafka.conftest import SharedBroker
 
 from .oracle import effects, make_table
@@ -99,7 +99,7 @@ def consuming(dsn: str, broker: SharedBroker, module: Path) -> Iterator[tuple[su
     """`pledger consume run` of the handler in a module, and the address of its metrics."""
     words = ["--dsn", dsn, "consume", "run", f"{module.stem}:count", "--kafka", broker.bootstrap, "--json"]
     with subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli.main", *words, "--metrics-port", "0"], cwd=ROOT, text=True,
+        [*python(), "-m", "gateway.cli.main", *words, "--metrics-port", "0"], cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(module.parent)},
     ) as process:  # fmt: skip
         try:

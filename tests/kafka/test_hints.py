@@ -164,7 +164,7 @@ def test_latency_of_hints(log: Ledger, transport: Transport) -> None:
     jobs, waits = Jobs(log), []
     with working(log, concurrency=1, **transport.options()) as at_work:
         eventually(lambda: hears(at_work))
-        for _ in range(30):
+        for _ in range(12):
             job = jobs.submit("ping")
             jobs.wait(job, seconds=30)
             created, started = (event.recorded_at for event in jobs.events(job)[:2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from consumers.kafka.broker import jars
 from consumers.kafka.broker.java import find_java
 from ledger.errors import KafkaUnavailable
+from tests.fork_server import python
 from tests.kafka.conftest import SharedBroker
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def fetching(broker: SharedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_of_many_processes_one_fetches(fetching: Fetching) -> None:
     fetching.maven("sleep 0.3")
-    command = [sys.executable, "-c", FETCH]
+    command = [*python(), "-c", FETCH]
     running = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [each.communicate()[0].strip() for each in running] == ["46"] * 3
     assert fetching.fetches() == 1
@@ -73,7 +73,7 @@ def test_a_jar_that_is_not_that_of_the_lock_is_refused(fetching: Fetching) -> No
 
 def test_a_fetch_that_was_killed_leaves_nothing_that_counts(fetching: Fetching) -> None:
     fetching.maven("kill -9 $PPID")
-    done = subprocess.run([sys.executable, "-c", FETCH], cwd=ROOT, check=False)
+    done = subprocess.run([*python(), "-c", FETCH], cwd=ROOT, check=False)
     assert done.returncode == -9
     assert not (fetching.cache / f"jars-{jars.mark()}").exists()
     fetching.maven("")

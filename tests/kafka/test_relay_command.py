@@ -12,17 +12,20 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from consumers.kafka.cluster import Cluster
 from consumers.kafka.relay.relay import Relay
 from consumers.kafka.relay.status import MAX_COUNTED, RelayMetrics, lag_of, relay_status
 from ledger import Ledger
 from projections.metrics_server import serving
+from tests.fork_server import python
 from tests.kafka.conftest import SharedBroker
 from tests.kafka.reading import assert_published, records, topics_below
 from tests.kafka.test_relay import LIMIT, NEVER, fill, relay_of
 
 ROOT = Path(__file__).parents[2]
-PLEDGER = [sys.executable, "-m", "gateway.cli.main", "relay"]
+PLEDGER = ["-m", "gateway.cli.main", "relay"]
 
 
 def environment(dsn: str, broker: SharedBroker) -> dict[str, str]:
@@ -32,13 +35,14 @@ def environment(dsn: str, broker: SharedBroker) -> dict[str, str]:
 def pledger(dsn: str, broker: SharedBroker, *words: str, code: int = 0) -> Any:
     """The JSON that a command printed."""
     ran = subprocess.run(
-        [*PLEDGER, *words, "--json"], cwd=ROOT, env=environment(dsn, broker), text=True, capture_output=True,
-        timeout=120, check=False,
+        [*python(), *PLEDGER, *words, "--json"], cwd=ROOT, env=environment(dsn, broker), text=True,
+        capture_output=True, timeout=120, check=False,
     )  # fmt: skip
     assert ran.returncode == code, ran.stderr
     return json.loads(ran.stdout if code == 0 else ran.stderr.splitlines()[-1])
 
 
+@pytest.mark.long
 def test_it_publishes_tells_and_publishes_anew(
     dsn: str, log: Ledger, broker: SharedBroker, kafka_name: str
 ) -> None:
@@ -81,22 +85,23 @@ def test_a_running_relay_serves_metrics_and_ends_on_sigterm(
     dsn: str, log: Ledger, broker: SharedBroker, kafka_name: str
 ) -> None:
     end = fill(log, 40, "job")
-    command = [*PLEDGER, "run", "--prefix", kafka_name, "--metrics-port", "0", "--json"]
+    command = [sys.executable, *PLEDGER, "run", "--prefix", kafka_name, "--metrics-port", "0", "--json"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(dsn, broker), text=True, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
-        assert process.stderr is not None
-        address = next(line.split()[-1] for line in process.stderr if "metrics are at" in line)
-        deadline = time.monotonic() + LIMIT
-        while f"pledger_relay_position{{{labels(kafka_name)}}} {end}.0" not in (told := read(address)):
-            assert time.monotonic() < deadline, told
-            time.sleep(0.05)
-        assert f"pledger_relay_lag_events{{{labels(kafka_name)}}} 0.0" in told
-        assert pledger(dsn, broker, "status", "--prefix", kafka_name)["elected"].split("/")[1] == str(
-            process.pid
-        )
-        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.stderr is not None
+            address = next(line.split()[-1] for line in process.stderr if "metrics are at" in line)
+            deadline = time.monotonic() + LIMIT
+            while f"pledger_relay_position{{{labels(kafka_name)}}} {end}.0" not in (told := read(address)):
+                assert time.monotonic() < deadline, told
+                time.sleep(0.05)
+            assert f"pledger_relay_lag_events{{{labels(kafka_name)}}} 0.0" in told
+            elected = pledger(dsn, broker, "status", "--prefix", kafka_name)["elected"]
+            assert elected.split("/")[1] == str(process.pid)
+        finally:
+            process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=LIMIT)
     assert process.returncode == 0
     assert json.loads(out)["events"] == 40

@@ -13,7 +13,6 @@ check cannot seem to fail there because it is itself wrong; on ours it must pass
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +41,7 @@ from ledger.pipelines import (
     milestone,
     slice_of_mosaic,
 )
+from tests.fork_server import python
 from tests.pipelines.origin import TABLES, OriginStore
 from tests.pipelines.origin_work import CHANNEL_READY, MOSAIC_READY, SLICE_REGISTERED, OriginWork
 
@@ -245,7 +245,7 @@ def both(check: Callable[[Side], None]) -> Callable[..., None]:
 @contextmanager
 def doomed(side: Side, deed: str) -> Iterator[subprocess.Popen[str]]:
     """A process of its own that does a deed on this side (doomed.py); killed at the end, if not before."""
-    command = [sys.executable, "-m", "tests.pipelines.doomed", type(side).__name__, side.dsn, deed]
+    command = [*python(), "-m", "tests.pipelines.doomed", type(side).__name__, side.dsn, deed]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=ROOT, **pipes) as process:
         try:

@@ -88,6 +88,7 @@ def test_w0_19_a_dead_test_is_found(tmp_path: Path, text: str) -> None:
     assert len([*dead(planted)]) == 1
 
 
+@pytest.mark.long
 def test_w0_19_no_test_of_ours_is_dead() -> None:
     found = [wrong for path in python_files(ROOT, "tests") for wrong in dead(path)]
     assert found == []

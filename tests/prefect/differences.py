@@ -196,12 +196,39 @@ MEANT: tuple[Difference, ...] = (
         "a template of a client is no code that a server should run",
     ),
     Difference(
+        "types of work pools whose package the client has not installed, such as `docker`",
+        "the server has a list of them, with their templates",
+        "unknown: `prefect work-pool create` needs the package, such as prefect-docker, beside the client",
+        "the templates are those of the workers that will run, not a copy that the server keeps",
+    ),
+    Difference(
+        "parameters of a run of more than 512 kB",
+        "refused, unless a setting allows more",
+        "taken, in a body of up to 4 MiB",
+        "one limit for all requests",
+    ),
+    Difference(
         "the key of block values",
         "in the same database as the values, unless it is set by hand",
         "in a file or a variable outside of the database, and rotated by command",
         "who has the database or a backup of it must not be able to read secrets",
     ),
 )
+
+ABSENT: tuple[str, ...] = (
+    "GET /ui/task_runs/{}",
+    "POST /automations/templates/validate",
+    "POST /task_workers/filter",
+    "POST /templates/validate",
+    "POST /ui/flow_runs/count-task-runs",
+    "POST /ui/flow_runs/history",
+    "POST /ui/flows/count-deployments",
+    "POST /ui/flows/next-runs",
+    "POST /ui/schemas/validate",
+    "POST /ui/task_runs/count",
+    "POST /ui/task_runs/dashboard/counts",
+)
+"""The requests that Prefect's own server answers and this one does not. {} is a parameter."""
 
 
 def differences(letter: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
@@ -237,13 +264,21 @@ The places of the read models where the comparison allows a difference, as regul
 |---|---|
 """
 
+NOT_HERE = """
+
+These requests of Prefect's own server are answered with 404. Its web page sends them; its clients, workers
+and command line do not. A test compares the documents of both servers.
+
+"""
+
 
 def page() -> str:
     """The page of the differences."""
     rows = [f"| {one.what} | {one.theirs} | {one.ours} | {one.reason} |" for one in MEANT]
     meant = [one for one in MEANT if one.where]
     places = [f"| {one.what} | `{_in_cell(one.where or '')}` |" for one in meant]
-    return HEAD + "\n".join(rows) + PLACES + "\n".join(places) + "\n"
+    absent = [f"- `{one}`" for one in ABSENT]
+    return HEAD + "\n".join(rows) + PLACES + "\n".join(places) + NOT_HERE + "\n".join(absent) + "\n"
 
 
 def _in_cell(pattern: str) -> str:

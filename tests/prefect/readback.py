@@ -111,11 +111,14 @@ class ReadModels:
     def _pool(self, pool: Json) -> Json:
         name = pool["name"]
         queues = by(self._post(f"work_pools/{name}/queues/filter", {}), "name")
-        return pool | {
-            "queues": [_polled(queue) for queue in queues],
-            "workers": by(self._post(f"work_pools/{name}/workers/filter", {}), "name"),
-            "again": steady(self._get(f"work_pools/{name}")) == steady(pool),
-        }
+        workers = by(self._post(f"work_pools/{name}/workers/filter", {}), "name")
+        again = steady(self._get(f"work_pools/{name}"), "status") == steady(pool, "status")
+        if workers:
+            # Whether a worker is ONLINE, and its pool READY, depends on how many seconds ago it was seen.
+            for one in (pool, *workers):
+                assert one["status"] in ("ONLINE", "OFFLINE", "READY", "NOT_READY")
+                one["status"] = "seen"
+        return pool | {"queues": [_polled(queue) for queue in queues], "workers": workers, "again": again}
 
     def _block(self, block: Json) -> Json:
         """A block as lists show it, and with its secrets as who loads it by name gets them."""

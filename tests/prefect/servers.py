@@ -107,11 +107,12 @@ def ours(dsn: str, folder: Path, *options: str) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def own(version: str, dsn: str, folder: Path) -> Iterator[Server]:
-    """Prefect's own server of a version on an empty database."""
+def own(version: str, database: str, folder: Path) -> Iterator[Server]:
+    """Prefect's own server of a version on an empty database: a DSN of PostgreSQL, or its URL."""
     port = _free_port()
     url = f"http://127.0.0.1:{port}/api"
-    settings = told(folder, url) | OFTEN | {"PREFECT_SERVER_DATABASE_CONNECTION_URL": asyncpg_url(dsn)}
+    way = database if "://" in database else asyncpg_url(database)
+    settings = told(folder, url) | OFTEN | {"PREFECT_SERVER_DATABASE_CONNECTION_URL": way}
     folder.mkdir(parents=True, exist_ok=True)
     command = [python_of(version), "-m", "prefect", "server", "start", "--no-ui", "--host", "127.0.0.1"]
     with (folder / "server.log").open("ab") as log:

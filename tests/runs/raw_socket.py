@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,6 +50,7 @@ class RawSocket:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._machine = WSConnection(ConnectionType.CLIENT)
         self._text = ""
+        self._came = deque[Event]()
         more = [(name.encode(), value.encode()) for name, value in headers.items()]
         asked = Request(
             host=place.netloc, target=path, subprotocols=[protocol] if protocol else [], extra_headers=more
@@ -69,6 +71,8 @@ class RawSocket:
 
     def event(self) -> Event:
         """The next thing that the server sent; CloseConnection 1006 where the connection was cut."""
+        if self._came:
+            return self._came.popleft()
         while True:
             for event in self._machine.events():
                 if isinstance(event, TextMessage) and not event.message_finished:
@@ -101,10 +105,13 @@ class RawSocket:
         assert self.message() == {"type": "auth_success"}
 
     def ping(self, payload: bytes = b"here") -> None:
-        """Ask for a receipt and wait for it."""
+        """Ask for a receipt and wait for it; what comes before it is kept for `event`."""
         self.put(Ping(payload=payload))
-        event = self.event()
-        assert isinstance(event, Pong), event
+        came = list[Event]()
+        while not isinstance(event := self.event(), Pong):
+            assert not isinstance(event, CloseConnection), event
+            came.append(event)
+        self._came.extend(came)
         assert bytes(event.payload) == payload
 
     def close(self) -> int:

@@ -201,6 +201,28 @@ def test_a_deleted_deployment_takes_all_runs_with_it_that_have_not_begun(
         deployments.records.get("concurrency_limit", made["concurrency_limit_id"])
 
 
+def test_nominated_runs_are_deleted_only_where_their_streams_say_that_they_wait(
+    shared: Ledger, deployments: Deployments, flow: Record
+) -> None:
+    """Whoever nominates may be wrong; who cannot nominate says so, and nothing is forgotten."""
+    made, other = (make(deployments, flow, name=name) for name in ("mine", "other's"))
+    runs = [deployments.create_flow_run(made.id)[0] for _ in range(2)]
+    waits, begun = runs
+    others, _ = deployments.create_flow_run(other.id)
+    deployments.flow_runs.set_state(begun.id, running(), force=True)
+    asked: list[str] = []
+
+    def nominate(deployment: str) -> list[str] | None:
+        asked.append(deployment)
+        return None if deployment == other.id else [waits.id, begun.id, others.id]
+
+    nominating = Deployments(shared, nominate=nominate)
+    nominating.delete(made.id)
+    assert [is_there(deployments, run) for run in (waits, begun, others)] == [False, True, True]
+    nominating.delete(other.id)
+    assert (asked, is_there(deployments, others)) == ([made.id, other.id], False)
+
+
 def test_a_deleted_flow_takes_its_deployments_with_it(deployments: Deployments, flow: Record) -> None:
     made = make(deployments, flow)
     deployments.delete_flow(flow.id)

@@ -60,7 +60,7 @@ def test_everything_comes_with_its_ids_and_claimed_times(log: Ledger, given: Giv
     runs = FlowRuns(log)
     run = runs.get(number(20))
     assert (run.name, run.flow_id, run.deployment_id) == ("red-ant", number(1), number(4))
-    assert (run.work_pool_name, run.work_queue_name, run.created) == ("local", None, START)
+    assert (run.work_pool_name, run.work_queue_name, run.created) == ("local", "default", START)
     assert (run.start_time, run.end_time) == (START + timedelta(minutes=1), START + timedelta(minutes=3))
     assert (run.run_count, run.total_run_time) == (1, timedelta(minutes=2))
     assert run.state is not None

@@ -18,6 +18,7 @@ from ledger.runs.leases import LeaseKind, RunLeases
 from ledger.runs.limit import NOBODY, Limit, OpenLimit, SlotsReleased
 from ledger.runs.limits import Full, Limits, Taken, appends_to_keep, appends_to_release, appends_to_take
 from ledger.runs.records import Records
+from ledger.runs.waiters import PATIENCE, Waiters
 
 _numbers = count(1)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -115,6 +116,45 @@ def test_the_average_occupancy_is_weighted_over_the_last_releases() -> None:
     limit.release("a", NOW + timedelta(seconds=10))
     assert limit.state.occupancy == 2.0 + 10.0 / 4 - 2.0 / 4  # spec S3-61: over limit * 2 samples
     assert limit.state.retry_after(1, NOW) == 4.0 / 2
+
+
+def test_a_holder_that_waits_is_refused_in_the_log_once(shared: Ledger) -> None:
+    """A crowd of waiting clients does not grow the limit's stream; how many wait still spreads them."""
+    limits = Limits(shared)
+    name, id = made(shared, 1)
+
+    def ask(run: str) -> Taken | Full:
+        return limits.increment([name], 1, lease_seconds=60, holder={"type": "task_run", "id": run})
+
+    def refusals() -> int:
+        return facts(shared, id).count("slots_refused")
+
+    held = taken(ask("a"))
+    for _ in range(3):
+        assert all(isinstance(ask(run), Full) for run in "bcdef")
+    assert refusals() == 5
+    last = ask("b")
+    assert isinstance(last, Full)
+    assert last.retry_after_seconds >= 0.7 * 2.0 * 5  # four others and itself, each for 2 s
+    limits.release(held)
+    limits.release(taken(ask("b")))
+    held = taken(ask("a"))
+    assert isinstance(ask("b"), Full)
+    assert refusals() == 6  # a new request of one that was granted
+    Records(shared).change("concurrency_limit", id, {"limit": 2})
+    taken(ask("c"))
+    assert isinstance(ask("b"), Full)
+    assert refusals() == 7  # of the limit as it is now
+
+
+def test_who_asks_no_more_waits_no_more() -> None:
+    waiters, limit = Waiters(), Limit(id="x")
+    ann, bob = {"type": "flow_run", "id": "ann"}, {"type": "flow_run", "id": "bob"}
+    waiters.refused([limit], ann, 3, NOW)
+    assert (waiters.others(limit, bob, NOW), waiters.others(limit, ann, NOW)) == (3, 0)
+    later = NOW + PATIENCE + timedelta(seconds=1)
+    assert (waiters.knows(limit, ann, NOW + PATIENCE), waiters.knows(limit, ann, later)) == (True, False)
+    assert waiters.others(limit, bob, later) == 0
 
 
 def test_refusals_raise_the_time_to_wait_and_fade(shared: Ledger) -> None:

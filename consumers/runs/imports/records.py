@@ -44,7 +44,7 @@ class RecordImport:
     def __init__(self, ledger: Ledger, database: PrefectDatabase) -> None:
         self.ledger, self.database, self.records = ledger, database, Records(ledger)
         self.ids: dict[tuple[str, str], str] = {}
-        self._pools: dict[str, Row] | None = None
+        self._places: dict[str, tuple[Row, str]] | None = None
 
     def referring(self, row: Mapping[str, Any]) -> Row:
         """A row whose references name the records of the ledger, and without what is not set."""
@@ -54,20 +54,27 @@ class RecordImport:
             if value is not None
         }
 
-    def pool_of(self, queue_id: str | None) -> dict[str, Any]:
-        """The id and name of the pool of a queue; nothing for none."""
-        if self._pools is None:
+    def place_of(self, queue_id: str | None) -> dict[str, Any]:
+        """The id and name of the pool of a queue, and the name of the queue; nothing for none.
+
+        Prefect keeps only the queue's id with runs and deployments, and shows the rest.
+        """
+        if self._places is None:
             pools = {row["id"]: row for page in self.database.pages("work_pool") for row in page}
             queues = [row for page in self.database.pages("work_queue") for row in page]
-            self._pools = {
-                row["id"]: pools[row["work_pool_id"]] for row in queues if row["work_pool_id"] in pools
+            self._places = {
+                row["id"]: (pools[row["work_pool_id"]], row["name"])
+                for row in queues
+                if row["work_pool_id"] in pools
             }
-        pool = self._pools.get(queue_id or "")
-        if pool is None:
+        place = self._places.get(queue_id or "")
+        if place is None:
             return {}
+        pool, queue = place
         return {
             "work_pool_id": self.ids.get(("work_pool", pool["id"]), pool["id"]),
             "work_pool_name": pool["name"],
+            "work_queue_name": queue,
         }
 
     def take(self, table: str, rows: Sequence[Row]) -> Counts:
@@ -196,12 +203,12 @@ def _of_tags(_: RecordImport, rows: Sequence[Row]) -> dict[str, Row]:
 
 
 def _of_deployments(imported: RecordImport, rows: Sequence[Row]) -> dict[str, Row]:
-    """The schedules, the pool, and the job variables under the name that they have in the API."""
+    """The schedules, the pool and queue, and the job variables under the name that they have in the API."""
     ids = [row["id"] for row in rows]
     more: dict[str, Row] = {
         row["id"]: {
             "job_variables": row.get("infra_overrides") or {}, "schedules": [],
-            **imported.pool_of(row.get("work_queue_id")),
+            **imported.place_of(row.get("work_queue_id")),
         }
         for row in rows
     }  # fmt: skip

@@ -59,7 +59,7 @@ class RunImport:
         inputs = self._by("flow_run_input", "flow_run_id", rows, "created")
 
         def create(opened: OpenFlowRun, row: Row) -> OpenName | None:
-            whole = self.records.referring({**row, **self.records.pool_of(row.get("work_queue_id"))})
+            whole = self.records.referring({**row, **self.records.place_of(row.get("work_queue_id"))})
             fields = {name: whole[name] for name in _FLOW_RUN if name in whole}
             opened.create(flow_id=whole["flow_id"], since=time_of(row["created"]), **fields)
             for one in inputs.get(row["id"], ()):
@@ -166,7 +166,11 @@ def _record_flow_run(run: OpenFlowRun, _: Row, rows: Sequence[Row]) -> None:
 
 
 def _record_task_run(run: OpenTaskRun, row: Row, rows: Sequence[Row]) -> None:
-    """Record states of a task run as its client reported them. Raises BadInput."""
+    """Record states of a task run as its client reported them. Raises BadInput.
+
+    A task run that stands for a subflow has states that the server set: they are no events.
+    """
+    reported = not any((one.get("state_details") or {}).get("child_flow_run_id") for one in rows)
     for nth, state in enumerate(map(_state_of, rows), start=1):
         before = run.state.state
         state = state.with_details(task_run_id=row["id"], flow_run_id=row.get("flow_run_id"))
@@ -175,9 +179,9 @@ def _record_task_run(run: OpenTaskRun, row: Row, rows: Sequence[Row]) -> None:
                 status=state.type.lower(),
                 state=plain(state.recorded()),
                 initial=None if before is None else named(before),
-                reported=True,
-                follows=None if before is None else before.id,
-                claimed=_claimed(row) if nth == len(rows) else {},
+                reported=reported,
+                follows=before.id if before is not None and reported else None,
+                claimed=_claimed(row) if nth == len(rows) and reported else {},
             )
         )
 

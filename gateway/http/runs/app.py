@@ -23,6 +23,7 @@ from . import (
     events,
     flow_runs,
     flows,
+    graphs,
     limits,
     logs,
     saved_searches,
@@ -41,7 +42,7 @@ ROUTES: Final[Sequence[Sequence[BaseRoute]]] = (
     flow_runs.ROUTES, task_runs.ROUTES, flows.ROUTES, admin.ROUTES, logs.ROUTES, limits.ROUTES,
     deployments.ROUTES, blocks.ROUTES, work_pools.ROUTES, work_queues.ROUTES, variables.ROUTES,
     artifacts.ROUTES, automations.ROUTES, events.ROUTES, states.ROUTES, saved_searches.ROUTES,
-    socket_routes.ROUTES,
+    graphs.ROUTES, socket_routes.ROUTES,
 )  # fmt: skip
 """The routes of each resource, those that are called most often first."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta
 
+from consumers.runs.deployment_scheduler import Ahead
 from ledger import BadParameters, RecordNotFound
 from ledger.runs.flow_run import FlowRun, flow_run_shown
 from ledger.runs.records import Record
@@ -17,7 +19,7 @@ from ..problems import Refusal
 from .bodies import Body, Given, given
 from .calls import Call, Reply, Routes
 from .flow_runs import FlowRunFields, Object, created_by
-from .lists import MOST, Limit, Question, counted, counting, deleted, listed, paginated, reading
+from .lists import MOST, Limit, Question, aware, counted, counting, deleted, listed, paginated, reading
 from .refusals import Unfit
 from .stubs import record_or_stub
 
@@ -26,6 +28,10 @@ DEPLOYMENTS, COUNT = reading("deployments"), counting("deployments")
 NEVER_NULL = {"schedules", "tags", "parameters", "job_variables", "labels", "enforce_parameter_schema"}
 MOST_RUNS = 100
 """Flow runs that one request makes, at most."""
+MOST_AT_ONCE = 1000
+"""Flow runs of each schedule that one request makes, at most."""
+MOST_AHEAD = 366 * 86400.0
+"""Seconds for which one request makes runs, at least."""
 
 
 class DeploymentChange(Body):
@@ -218,6 +224,35 @@ def change_schedule(call: Call, id: str, schedule: str, body: ScheduleChange) ->
 def delete_schedule(call: Call, id: str, schedule: str) -> None:
     """Delete a schedule."""
     call.services.deployments.delete_schedule(id, schedule)
+
+
+class Backfill(Body):
+    """Which runs of schedules are made. min_time: seconds after start_time."""
+
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+    min_time: Annotated[float, Meta(ge=0, le=MOST_AHEAD)] | None = None
+    min_runs: Annotated[int, Meta(ge=0, le=MOST_AT_ONCE)] | None = None
+    max_runs: Annotated[int, Meta(ge=0, le=MOST_AT_ONCE)] | None = None
+
+    def ahead(self, start: datetime) -> Ahead:
+        """How far from its start; what is not given is as the scheduler has it."""
+        given: dict[str, Any] = {
+            "min_seconds": self.min_time, "min_runs": self.min_runs, "max_runs": self.max_runs
+        }  # fmt: skip
+        if self.end_time is not None:
+            given["max_seconds"] = (aware(self.end_time) - start).total_seconds()
+        return replace(Ahead(), **{name: value for name, value in given.items() if value is not None})
+
+
+@ROUTES.post("/{id:uuid}/schedule")
+def schedule(call: Call, id: str, body: Backfill) -> None:
+    """Make the runs of its schedules from a time on; one in the past is a backfill."""
+    given = [one for one in (body.start_time, body.end_time) if one is not None]
+    if not all(1970 <= one.year < 2200 for one in given):
+        raise Unfit("start_time and end_time must be between 1970 and 2200")
+    start = datetime.now(UTC) if body.start_time is None else aware(body.start_time)
+    call.services.scheduler.backfill(id, start, body.ahead(start))
 
 
 @ROUTES.get("/{id:uuid}/work_queue_check")

@@ -101,11 +101,11 @@ def history(call: Call, asked: HistoryQuestion, kind: Literal["flow_runs", "task
     """How many runs were expected in each interval, by state."""
     call.services.settle()
     interval = timedelta(seconds=asked.history_interval_seconds)
-    start, end = _aware(asked.history_start), _aware(asked.history_end)
+    start, end = aware(asked.history_start), aware(asked.history_end)
     return run_history(call.services.ledger, kind, asked.filters(), start, end, interval)
 
 
-def _aware(at: datetime) -> datetime:
+def aware(at: datetime) -> datetime:
     """Clients mean UTC where they say no offset."""
     return at if at.utcoffset() is not None else at.replace(tzinfo=UTC)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from consumers.runs import Listening, RunServices
+from consumers.runs.deployment_scheduler import DeploymentScheduler
 from ledger import Ledger
 from ledger.runs.artifacts import Artifacts
 from ledger.runs.blocks import Blocks
@@ -20,7 +21,7 @@ from ledger.runs.task_runs import TaskRuns
 from ledger.runs.work_pools import WorkPools
 from projections import Projector
 from projections.engine.projector import views_named
-from projections.runs import wait_for
+from projections.runs import scheduled_of, wait_for
 from projections.runs.prefect_events import PrefectEvents
 
 from .events_intake import Intake
@@ -53,10 +54,11 @@ class Services:
     def __init__(self, ledger: Ledger, settings: PrefectSettings) -> None:
         self.ledger, self.settings = ledger, settings
         self.flow_runs, self.task_runs, self.records = FlowRuns(ledger), TaskRuns(ledger), Records(ledger)
-        self.deployments, self.work_pools = Deployments(ledger), WorkPools(ledger)
+        self.deployments = Deployments(ledger, nominate=self._scheduled)
+        self.work_pools = WorkPools(ledger)
         self.blocks, self.artifacts = Blocks(ledger), Artifacts(ledger)
         self.limits, self.logs = Limits(ledger), RunLogs(ledger)
-        self.default_storage = DefaultStorage(ledger)
+        self.default_storage, self.scheduler = DefaultStorage(ledger), DeploymentScheduler(ledger)
         self.events = PrefectEvents(ledger)
         self.intake: Intake
         self._projector = Projector(ledger, views_named(VIEWS))
@@ -77,12 +79,16 @@ class Services:
         """Stop both."""
         self._running.__exit__(*error)
 
-    def settle(self) -> None:
+    def settle(self) -> bool:
         """Wait until the views contain all that is recorded by now, so that a client reads its own writes.
 
-        After a second a list is answered as it is.
+        After a second a list is answered as it is; False then.
         """
-        wait_for(self.ledger, views=VIEWS, projector=self._projector, seconds=FRESH)
+        return wait_for(self.ledger, views=VIEWS, projector=self._projector, seconds=FRESH)
+
+    def _scheduled(self, deployment: str) -> list[str] | None:
+        """The scheduled runs of a deployment, by the view; None where the view is behind."""
+        return scheduled_of(self.ledger, deployment) if self.settle() else None
 
     def queue_of(self, pool: str | None, queue: str | None) -> dict[str, Any]:
         """The fields of a flow run that name its pool and queue; by default the pool's first queue.

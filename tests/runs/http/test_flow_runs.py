@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -184,6 +185,11 @@ def test_logs_are_kept_and_paged(api: httpx.Client) -> None:
     rest = api.post("/logs/filter", json={**mine, "limit": 2, "offset": 2}).json()
     assert {one["message"] for one in [*first, *rest]} == {"line 0", "line 1", "line 2"}
     assert api.post("/logs/", json=[{"message": "x"}]).status_code == 422
+    whole = api.get(f"/flow_runs/{run['id']}/logs/download")
+    rows = list(csv.DictReader(whole.text.splitlines()))
+    assert [one["message"] for one in rows] == [one["message"] for one in first + rest]
+    assert whole.headers["content-disposition"].startswith('attachment; filename="flow-run-logs.csv"')
+    assert api.get(f"/flow_runs/{uuid4()}/logs/download").status_code == 404
 
 
 def test_events_of_a_run_are_read_back_and_counted(api: httpx.Client) -> None:

@@ -152,6 +152,27 @@ def test_a_deployment_is_changed_by_who_serves_it(api: httpx.Client) -> None:
     assert api.post("/deployments/paginate", json=mine).json()["count"] == 1
 
 
+def test_the_runs_of_a_time_that_is_over_are_made_on_demand(api: httpx.Client) -> None:
+    hourly = {"schedule": {"interval": 3600, "anchor_date": "2020-01-01T00:00:00Z"}, "active": True}
+    made = given_deployment(api, schedules=[hourly], paused=True)
+    wanted = {"start_time": "2020-05-01T00:00:00Z", "end_time": "2020-05-01T05:00:00Z", "min_runs": 10}
+    for _ in "ab":  # the second time, they are there
+        assert api.post(f"/deployments/{made['id']}/schedule", json=wanted).status_code == 200
+        mine = {"deployments": {"id": {"any_": [made["id"]]}}, "sort": "EXPECTED_START_TIME_ASC"}
+        found = [one["expected_start_time"] for one in api.post("/flow_runs/filter", json=mine).json()]
+        assert found[0] == "2020-05-01T00:00:00Z"
+        assert found[-1] == "2020-05-01T05:00:00Z"
+        assert len(found) == 6
+    assert api.post(f"/deployments/{uuid4()}/schedule", json={}).status_code == 404
+    late = api.post(f"/deployments/{made['id']}/schedule", json={"start_time": "9999-12-31T00:00:00Z"})
+    assert late.status_code == 422
+    by_hand = api.post(f"/deployments/{made['id']}/create_flow_run", json={}).json()["id"]
+    assert api.delete(f"/deployments/{made['id']}").status_code == 204
+    assert api.get(f"/flow_runs/{by_hand}").status_code == 404
+    mine = {"flow_runs": {"deployment_id": {"any_": [made["id"]]}}}
+    assert api.post("/flow_runs/filter", json=mine).json() == []
+
+
 def test_parameters_that_do_not_fit_are_409(api: httpx.Client) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     deployment = given_deployment(api, parameter_openapi_schema=schema, enforce_parameter_schema=True)
