@@ -165,7 +165,9 @@ SELECT position, stream, version, topic, schema, data::text, raw, meta::text, re
   FROM {schema}.events WHERE position = %(position)s;
 
 -- name: position_at
--- The last position before anything recorded after a time; the whole log where nothing was (spec: as of T).
+-- The last position before anything recorded after a time; the whole log where nothing was (spec: as of T). It reads the
+-- log up to there: times are not in the order of positions, because clocks are set back and writers take position and
+-- time one after the other, and by how much they may differ has no bound, so that no search by halves is right.
 SELECT coalesce((SELECT min(position) - 1 FROM {schema}.events WHERE recorded_at > %(at)s),
                 (SELECT max(position) FROM {schema}.events), 0);
 

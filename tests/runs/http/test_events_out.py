@@ -131,8 +131,8 @@ def test_the_thread_that_reads_ends_with_the_last_client(prefect: Running, name:
         return [each for each in threading.enumerate() if each.name == "new events"]
 
     with following(prefect, {}), following(prefect, {"event": {"name": [name]}}):
-        eventually(lambda: len(readers()) == 1, 10)
-    eventually(lambda: not readers(), 10)
+        eventually(lambda: len(readers()) == 1)
+    eventually(lambda: not readers())
 
 
 @pytest.mark.parametrize(

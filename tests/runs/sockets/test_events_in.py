@@ -94,14 +94,14 @@ def test_many_sockets_share_commits_and_each_keeps_its_order(served: Served, lam
 def test_frames_are_recorded_within_the_gathering_also_if_nobody_asks(served: Served, lamp: str) -> None:
     one = served.socket()
     one.send(reading(lamp, 1))
-    eventually(lambda: served.log.head(f"lamp/{lamp}"), 10)
+    eventually(lambda: served.log.head(f"lamp/{lamp}"))
 
 
 def test_a_cut_connection_loses_nothing_that_arrived(served: Served, lamp: str) -> None:
     one = served.socket()
     one.put(*[text(lamp, n) for n in range(5)])
     one.socket.close()
-    eventually(lambda: len(served.read(lamp)) == 5, 10)
+    eventually(lambda: len(served.read(lamp)) == 5)
 
 
 # Frames that are no events
