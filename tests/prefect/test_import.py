@@ -78,7 +78,7 @@ def kept(tree: Any, field: str = "") -> Any:
         return {name: kept(value, name) for name, value in tree.items()}
     if isinstance(tree, list):
         return [kept(one, field) for one in tree if one not in NO_STATES]
-    return 0 if field == "active_slots" else tree
+    return 0 if field == "active_slots" and tree else tree
 
 
 def hold_a_slot(url: str) -> None:

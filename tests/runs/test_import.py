@@ -29,6 +29,8 @@ from ledger.runs.blocks import Blocks
 from ledger.runs.records import Records
 from ledger.runs.run_logs import RunLogs
 from ledger.runs.states import running
+from projections.runs.event_filters import EventFilter
+from projections.runs.prefect_events import PrefectEvents
 from projections.verify import verify
 from tests.gateway.conftest import COMMAND, Ended, environment, plain_environment, pledger
 from tests.runs.given_prefect import START, TABLES, Given, at, filled, number
@@ -91,6 +93,20 @@ def test_the_newest_artifact_of_a_key_is_the_latest_whatever_its_id(log: Ledger,
     given.put("artifact", number(32), key="plot", type="markdown", data=json.dumps("new"), created=at(2))
     assert imported(log, given).total.left == []
     assert Artifacts(log).latest("plot")["latest_id"] == number(32)
+
+
+def test_the_states_of_a_task_run_that_stands_for_a_subflow_are_no_events(log: Ledger, given: Given) -> None:
+    run = given.flow_run(number(60), number(1), "outer", ("RUNNING", "Running", 0.0))
+    given.task_run(number(61), run, "inner", ("RUNNING", "Running", 1.0), ("COMPLETED", "Completed", 2.0))
+    given.change(
+        "task_run_state", number(61_001), state_details=json.dumps({"child_flow_run_id": number(62)})
+    )
+    assert imported(log, given).total.left == []
+    assert [state.name for state in TaskRuns(log).states(number(61))] == ["Running", "Completed"]
+    told = PrefectEvents(log).read(EventFilter()).events
+    assert [event["id"] for event in told if event["event"].startswith("prefect.task-run.")] == [
+        number(21_000 + nth) for nth in (3, 2, 1, 0)
+    ]  # those of the other task run, the newest first
 
 
 def test_secrets_are_encrypted_with_a_key_of_the_ledger(log: Ledger, given: Given) -> None:
