@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from importlib import import_module
+from inspect import getdoc
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
@@ -177,10 +178,14 @@ PIPELINES: Final = {
 
 
 class OnDemand(MutableMapping[str, "Command"]):
-    """Commands by name; the module of a command is imported when the command is looked up."""
+    """Commands by name; the module of a command is imported when the command is looked up.
 
-    def __init__(self) -> None:
-        self._places = {name: place for panel in PANELS.values() for name, place in panel.items()}
+    places: where each is, by default those of PANELS.
+    """
+
+    def __init__(self, places: Mapping[str, str | Group] | None = None) -> None:
+        panels = {name: place for panel in PANELS.values() for name, place in panel.items()}
+        self._places = panels if places is None else dict(places)
         self._made: dict[str, Command] = {}
 
     def __getitem__(self, name: str) -> Command:
@@ -192,8 +197,22 @@ class OnDemand(MutableMapping[str, "Command"]):
                 part.add_typer(_found(place)(name), name=name)
             else:
                 part.command(name)(_found(place))
-            self._made |= typer.main.get_group(part).commands
+            made: Any = typer.main.get_group(part).commands[name]
+            if isinstance(place, Group):
+                made.commands = OnDemand(place.commands)
+            self._made[name] = made
         return self._made[name]
+
+    def short_help(self, name: str, room: int) -> str:
+        """The first sentence of a command's help, in at most so many characters.
+
+        The command is not made: to read the parameters of all of them takes as long as their imports.
+        """
+        place = self._places[name]
+        if name in self._made or place == OF_PIPELINE:
+            return str(self[name].get_short_help_str(room))
+        about = place.help if isinstance(place, Group) else getdoc(_found(place))
+        return core.TyperCommand(name, help=about).get_short_help_str(room)
 
     def __setitem__(self, name: str, command: Command) -> None:
         self._made[name] = command
@@ -213,11 +232,10 @@ class OnDemand(MutableMapping[str, "Command"]):
 
 
 def _group(declared: Group) -> typer.Typer:
-    group = typer.Typer(help=declared.help, rich_markup_mode=None)
+    """The group without the commands below it."""
+    group = typer.Typer(cls=Below, help=declared.help, rich_markup_mode=None)
     if declared.alone is not None:
         group.callback(invoke_without_command=True)(_found(declared.alone))
-    for word, place in declared.commands.items():
-        group.command(word)(_found(place))
     return group
 
 
@@ -225,6 +243,13 @@ def _found(place: str) -> Any:
     """The function of a MODULE:FUNCTION below this package."""
     module, _, function = place.partition(":")
     return getattr(import_module(f".{module}", __package__), function)
+
+
+class Below(TyperGroup):
+    """A group below `pledger`: one of its commands is called without the others."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return list(self.commands)
 
 
 class Commands(TyperGroup):
@@ -257,7 +282,7 @@ class Commands(TyperGroup):
 
     def help_of(self, name: str, room: int) -> str:
         """The first sentence of a command's help, in at most so many characters."""
-        return PIPELINES.get(name) or self.commands[name].get_short_help_str(room)
+        return PIPELINES.get(name) or self.commands.short_help(name, room)
 
 
 def own_pipelines(commands: OnDemand, options: Mapping[str, Any]) -> None:

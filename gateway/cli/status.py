@@ -97,7 +97,7 @@ def _jobs(log: Ledger) -> tuple[dict[str, int] | None, int]:
     """How many jobs there are by status, and how many dead letters; None if no view of them exists."""
     from projections.feeds import filling_of
     from projections.jobs import JobQueries
-    from projections.jobs.metrics import dead_letters
+    from projections.jobs.dead_letters import dead_letters
 
     if filling_of(log, "jobs") is None:
         return None, 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -12,6 +12,7 @@ from ledger.jobs.leases import SILENT, Leases
 from ledger.log.sql import Statements
 
 from ..feeds import filling_of
+from .dead_letters import dead_groups
 from .unclaimed import unclaimed
 
 SQL = Statements(__package__, "metrics")
@@ -28,25 +29,6 @@ def job_metrics(ledger: Ledger) -> Iterator[Metric]:
         yield from _unclaimed(ledger)
     yield from _leases(ledger)
     yield from _workers(ledger)
-
-
-def dead_letters(ledger: Ledger) -> int:
-    """How many jobs and batches failed and were neither discarded nor redriven, from the view `jobs`."""
-    return sum(group.many for group in dead_groups(ledger))
-
-
-class DeadGroup(NamedTuple):
-    """Dead letters of one operation in one queue. kind: job or batch."""
-
-    queue: str
-    operation: str
-    kind: str
-    many: int
-
-
-def dead_groups(ledger: Ledger) -> list[DeadGroup]:
-    """How many dead letters there are, by queue, operation and kind, from the view `jobs`."""
-    return [DeadGroup(*row) for row in ledger.query(SQL.dead_counts)]
 
 
 def _gauge(

@@ -12,11 +12,6 @@ SELECT queue, operation, count(*), count(*) FILTER (WHERE due_at <= now()),
 SELECT queue, operation, CASE WHEN dispatched THEN 'dispatched' ELSE status END, count(*)
   FROM {views}.jobs WHERE status IN ('queued', 'running') GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;
 
--- name: dead_counts
--- How many dead letters there are, by queue and operation.
-SELECT queue, operation, CASE WHEN nr IS NULL THEN 'job' ELSE 'batch' END, count(*)
-  FROM {views}.dead_letters GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;
-
 -- name: leases_by_operation
 -- How many leases are valid, and how many ran out.
 SELECT operation, count(*) FILTER (WHERE until > now()), count(*) FILTER (WHERE until <= now())

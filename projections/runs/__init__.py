@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from ledger.lazy import lazily
 
 if TYPE_CHECKING:
-    from .graph import run_graph
     from .history import run_history
     from .lists import (
         count_flow_runs,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
         flow_runs,
         lateness,
         records,
-        scheduled_of,
         scheduled_runs,
         task_runs,
     )
@@ -43,8 +41,7 @@ else:
         __name__,
         {
             "lists": "count_flow_runs count_records count_task_runs counts_by_state flow_runs lateness "
-            "records scheduled_of scheduled_runs task_runs",
-            "graph": "run_graph",
+            "records scheduled_runs task_runs",
             "history": "run_history",
             "waiting": "wait_for",
         },
@@ -58,9 +55,7 @@ __all__ = [
     "flow_runs",
     "lateness",
     "records",
-    "run_graph",
     "run_history",
-    "scheduled_of",
     "scheduled_runs",
     "task_runs",
     "wait_for",

@@ -38,11 +38,10 @@ def run_graph(ledger: Ledger, flow_run_id: str, since: datetime | None = None) -
     if len(rows) > MOST:
         return None
     ids = {id: began for _, id, _, _, began, _, _ in rows}
-    above, around = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    above, around, below = (defaultdict[str, list[str]](list) for _ in range(3))
     for _, id, *_, inputs in rows:
         for name, others in (inputs or {}).items():
             (around if name == ENCAPSULATING else above)[id] += _known(others, ids)
-    below = defaultdict[str, list[str]](list)
     for id in ids:  # in the order of their begin
         for parent in dict.fromkeys(above[id]):
             below[parent].append(id)

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import psycopg
 
 from tests.docs.pages import Block, name_of, runnable
-from tests.docs.shown_output import matches
+from tests.docs.shown_output import matches, on_screen
 
 PROGRAMS = frozenset({"pledger", "pg_dump", "pg_restore", "psql", "createdb", "python"})
 """What a console block may run; all else must be marked as not run."""
@@ -100,7 +100,7 @@ def at_a_terminal(command: str) -> tuple[int, str]:
         while chunk := os.read(ours, 65536):
             seen += chunk
     os.close(ours)
-    return process.wait(), seen.decode(errors="replace").replace("\r\n", "\n")
+    return process.wait(), on_screen(seen.decode(errors="replace"))
 
 
 def _end(group: int) -> None:

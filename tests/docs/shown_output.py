@@ -1,4 +1,8 @@
-"""Shown output against real output: `…` stands for anything, spaces between words do not count."""
+"""Shown output against real output: `…` stands for anything, spaces between words do not count.
+
+Real output is what stays on the screen: a bar of progress, which comes where a command takes a second, is
+drawn over and erased.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,29 @@ import re
 from collections.abc import Sequence
 
 ANYTHING = "…"
+
+
+CONTROL = re.compile(r"(\x1b\[\??\d*[A-Za-z]|\r|\n)")
+"""What moves the cursor, or erases."""
+
+
+def on_screen(written: str) -> str:
+    """The lines that are left at the end of what was written to a terminal."""
+    lines, row, column = [""], 0, 0
+    for part in CONTROL.split(written):
+        if part == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row == len(lines))
+        elif part == "\r":
+            column = 0
+        elif part == "\x1b[2K":
+            lines[row] = ""
+        elif moved := re.fullmatch(r"\x1b\[(\d*)A", part):
+            row = max(0, row - int(moved[1] or 1))
+        elif not part.startswith("\x1b["):
+            lines[row] = lines[row][:column].ljust(column) + part + lines[row][column + len(part) :]
+            column += len(part)
+    return "\n".join(lines)
 
 
 def lines_of(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from psycopg import sql
 
 from ledger.embedded import Embedded
 from tests.docs.pages import ROOT, anchors, blocks, links, name_of, pages, runnable
-from tests.docs.shown_output import matches
+from tests.docs.shown_output import matches, on_screen
 from tests.docs.skipped import SKIPPED
 from tests.fork_server import python
 
@@ -129,6 +129,19 @@ def test_the_matcher_is_tolerant(shown: str, real: str) -> None:
 )
 def test_the_matcher_is_not_too_tolerant(shown: str, real: str) -> None:
     assert not matches(shown, real)
+
+
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        ("a\r\nb\r\n", "a\nb\n"),
+        ("abc\rx\r\n", "xbc\n"),
+        ("\x1b[?25l\r\x1b[2Kcopy 0 %\r\x1b[2Kcopy 100 %\r\n\x1b[?25h\r\x1b[1A\x1b[2Krows 5\r\n", "rows 5\n"),
+        ("a\r\nb\r\n\x1b[2A\x1b[2Kc", "c\nb\n"),
+    ],
+)
+def test_what_is_drawn_over_is_not_seen(written: str, left: str) -> None:
+    assert on_screen(written) == left
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,14 @@ def test_every_command_is_where_its_panel_says() -> None:
     assert len(commands) == sum(map(len, PANELS.values()))
 
 
+def test_the_help_of_a_command_that_is_not_made_is_that_of_the_command() -> None:
+    names = list(OnDemand())
+    unmade, made = OnDemand(), OnDemand()
+    for room in (30, 200):
+        shown = {name: unmade.short_help(name, room) for name in names if name not in PIPELINES}
+        assert shown == {name: made[name].get_short_help_str(room) for name in shown}
+
+
 def test_help_shows_the_panels_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
@@ -48,6 +56,19 @@ def test_a_command_loads_no_other() -> None:
     loaded = {name for name in done.stdout.splitlines()[-1].split("'") if name.startswith("gateway.")}
     assert "gateway.cli.log" in loaded
     assert not loaded & {"gateway.cli.jobs.submit", "gateway.cli.machines.show", "gateway.cli.verify"}
+
+
+def test_a_command_of_a_group_loads_no_other() -> None:
+    code = (
+        "import sys\nfrom gateway.cli.main import main\n"
+        "main(['jobs', 'list', '--help']); print([m for m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    loaded = {name for name in done.stdout.splitlines()[-1].split("'") if name.startswith("gateway.")}
+    assert "gateway.cli.jobs.show" in loaded
+    assert "gateway.cli.jobs.change" not in loaded
 
 
 def test_a_word_that_is_no_command_is_answered_with_what_is_near(pledger: Pledger, log: Ledger) -> None:

@@ -28,11 +28,12 @@ HEAVY = {"rich", "eventsourcing", "numpy", "prometheus_client", "prefect", "kafk
 DOMAINS = {"ledger.builds", "ledger.jobs", "ledger.machines", "ledger.pipelines", "ledger.runs"}
 
 
-def loaded(dsn: str, words: str) -> set[str]:
-    """The modules that a command loads."""
+def loaded(dsn: str, *commands: str) -> set[str]:
+    """The modules that these commands load."""
     code = (
         "import json, sys\nfrom gateway.cli.main import main\n"
-        f"main({words.split()!r})\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+        f"for words in {[words.split() for words in commands]!r}: main(words)\n"
+        "print(json.dumps(sorted(sys.modules)), file=sys.stderr)\n"
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(
@@ -47,12 +48,9 @@ def ours(modules: set[str]) -> set[str]:
     return {".".join(name.split(".")[:2]) for name in modules if name.startswith(wings)}
 
 
-@pytest.mark.parametrize(
-    "words", ["log", "log --json --limit 1", "tail -n 1", "streams lamp", "history lamp/hall"]
-)
-def test_a_look_at_the_log_loads_no_domain(log: Ledger, dsn: str, words: str) -> None:
+def test_a_look_at_the_log_loads_no_domain(log: Ledger, dsn: str) -> None:
     log.append("lamp/hall", LampMade())
-    modules = loaded(dsn, words)
+    modules = loaded(dsn, "log", "log --json --limit 1", "tail -n 1", "streams lamp", "history lamp/hall")
     assert ours(modules) <= LOG
     strange = {name.split(".")[0] for name in modules} - sys.stdlib_module_names - OTHERS
     assert {name for name in strange if not name.startswith("_")} <= {"gateway", "ledger", "projections"}
@@ -76,6 +74,12 @@ def test_a_look_at_one_domain_loads_no_other(
     modules = loaded(dsn, words)
     assert ours(modules) & DOMAINS == set(domain.split())
     assert not modules & {*HEAVY, "ledger.pipelines.psoct"}
+
+
+def test_the_status_loads_nothing_heavy(log: Ledger, dsn: str) -> None:
+    modules = loaded(dsn, "jobs list", "status")  # to list the jobs makes the view of which it reads
+    assert "projections.jobs.dead_letters" in modules
+    assert not modules & HEAVY
 
 
 def test_the_packages_load_neither_pydantic_nor_a_domain() -> None:

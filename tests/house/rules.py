@@ -9,7 +9,9 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PUBLIC_NAMES = "tests/house/public_names.txt"
@@ -57,7 +59,9 @@ MACHINE = {
         re.IGNORECASE,
     ),
 }
-HOST_IN_LOCK = re.compile(r"://|^\s*-(?:i|f)\b|--(?:(?:extra-)?index-url|find-links|trusted-host)")
+HOST_IN_LOCK = re.compile(
+    r"://|^\s*-(?:i|f)\b|--(?:(?:extra-)?index-url|find-links|trusted-host)", re.MULTILINE
+)
 
 
 def python_files(root: Path, *rooms: str) -> Iterator[Path]:
@@ -68,6 +72,42 @@ def python_files(root: Path, *rooms: str) -> Iterator[Path]:
 
 def read(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+class Source(NamedTuple):
+    """What the rules ask of a module: its imports, those at its import, and the lines of its functions."""
+
+    imports: list[ast.Import | ast.ImportFrom]
+    early: list[ast.Import | ast.ImportFrom]
+    functions: list[tuple[str, int]]
+
+
+def source(path: Path) -> Source:
+    return _source(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _source(text: str) -> Source:
+    """Parsed once for all rules; the tree, which is large, is not kept."""
+    module = ast.parse(text)
+    found = [node for node in statements(module) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return Source(found, list(early_imports(module)), list(functions(module)))
+
+
+def parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements directly below a node, and the handlers and cases that hold statements.
+
+    Expressions hold none, and are nine in ten nodes: they are not walked.
+    """
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        yield from getattr(node, name, ())
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Everything below a node that is a statement or holds some."""
+    for part in parts(node):
+        yield part
+        yield from statements(part)
 
 
 # Who may import whom.
@@ -85,10 +125,10 @@ def wrong_imports(root: Path) -> list[str]:
 
 def imports(path: Path, room: str) -> Iterator[tuple[str, int]]:
     """The first part of every name that is imported, also inside functions and for type checkers only."""
-    for node in ast.walk(read(path)):
+    for node in source(path).imports:
         if isinstance(node, ast.Import):
             yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             yield room.split("/")[0] if node.level else (node.module or "").split(".")[0], node.lineno
 
 
@@ -115,7 +155,7 @@ def import_graph(root: Path) -> dict[str, set[str]]:
     graph = {}
     for name, path in paths.items():
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        found = {target for node in early_imports(read(path)) for target in targets(node, package, paths)}
+        found = {target for node in source(path).early for target in targets(node, package, paths)}
         graph[name] = {one for one in found - {name} if one.split(".")[0] == name.split(".")[0]}
     return graph
 
@@ -250,18 +290,19 @@ def machine_traces(root: Path) -> list[str]:
     wrong = []
     for path in project_files(root):
         content = path.read_bytes()
-        if b"\0" in content[:8192]:
-            continue
-        for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
+        if b"\0" in content[:8192] or not traces(path, text := content.decode(errors="replace")):
+            continue  # no match goes across lines: most files are searched whole, once
+        for number, line in enumerate(text.splitlines(), 1):
             place = f"{path.relative_to(root).as_posix()}:{number}"
             wrong += [f"{place} names {what}: {line.strip()[:90]}" for what in traces(path, line)]
     return wrong
 
 
-def traces(path: Path, line: str) -> list[str]:
-    found = [what for what, pattern in MACHINE.items() if pattern.search(line)]
+def traces(path: Path, text: str) -> list[str]:
+    """What a line, or a whole file, names of one machine."""
+    found = [what for what, pattern in MACHINE.items() if pattern.search(text)]
     is_lock = path.suffix == ".lock" or path.name.startswith("requirements")
-    return [*found, "a host"] if is_lock and not found and HOST_IN_LOCK.search(line) else found
+    return [*found, "a host"] if is_lock and not found and HOST_IN_LOCK.search(text) else found
 
 
 # The log's core names no domain.
@@ -290,12 +331,12 @@ def long_places(root: Path) -> dict[str, int]:
     found = {}
     for path in python_files(root, *WINGS, "docs/examples", "dev.py"):
         name = path.relative_to(root).as_posix()
-        found |= {f"{name}:{function}": lines for function, lines in functions(read(path))}
+        found |= {f"{name}:{function}": lines for function, lines in source(path).functions}
     return {place: lines for place, lines in found.items() if lines > MAX_FUNCTION}
 
 
 def functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
-    for child in ast.iter_child_nodes(node):
+    for child in parts(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             name = f"{prefix}{child.name}"
             if not isinstance(child, ast.ClassDef):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -11,12 +12,14 @@ from uuid import uuid4
 import pytest
 
 from ledger import BadInput, Ledger
+from ledger.embedded import Embedded
 from ledger.runs.client_events import ClientEvents
 from ledger.runs.flow_run import FlowRunStateSet, OpenFlowRun
 from projections import Follower
 from projections.runs.event_filters import EventFilter
 from projections.runs.prefect_events import TOPICS, PrefectEvents
 from tests.runs.given_reads import START, World, number, state
+from tests.shared_ledger import shared_ledger
 
 
 def frame(**fields: Any) -> dict[str, Any]:
@@ -157,19 +160,23 @@ def test_what_clients_sent_comes_back(log: Ledger) -> None:
         ({"id": {"id": [str(uuid4())]}}, False),
     ],
 )
-def test_a_filter_of_events(shared: Ledger, thing: str, told: dict[str, Any], included: bool) -> None:
-    filter = wanted(**told)
-    found = PrefectEvents(shared).read(filter).events
+def test_a_filter_of_events(few: tuple[Ledger, str], told: dict[str, Any], included: bool) -> None:
+    filter, (log, thing) = wanted(**told), few
+    found = PrefectEvents(log).read(filter).events
     assert [event["event"] for event in found if event["event"] == thing] == [thing] * included
     assert all(filter.includes(event) for event in found)
 
 
 @pytest.fixture(scope="module")
-def thing(shared: Ledger) -> str:
-    """The name of an event that the filters may find, beside those of other tests."""
-    related = [{"prefect.resource.id": "u.1", "prefect.resource.role": "owner"}]
-    ClientEvents(shared).record([frame(event=(name := f"thing.made.{uuid4()}"), related=related)])
-    return name
+def few(postgres: Embedded, template: str) -> Iterator[tuple[Ledger, str]]:
+    """A ledger with few events, since every filter reads them all; and the name of one that it may find."""
+    made = frame(
+        event="thing.made", related=[{"prefect.resource.id": "u.1", "prefect.resource.role": "owner"}]
+    )
+    other = frame(event="other.lost", resource={"prefect.resource.id": "z.1"})
+    with shared_ledger(postgres, template, "events") as log:
+        ClientEvents(log).record([made, other, report(str(number(101)), "Running", "RUNNING", 1)])
+        yield log, "thing.made"
 
 
 def test_history_has_pages(log: Ledger) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from random import Random
 from typing import Any
 
@@ -19,6 +18,7 @@ from ledger.pipelines import LSMStripState
 from projections.fold import ALL, FoldSession, Place, Which, folds_of, in_processes, partitions
 from tests.benchmarks.mixed_log import fill
 from tests.lamp import LampRead, OpenLamp
+from tests.verify.counting import Counting
 
 PARTS = st.text(st.characters(min_codepoint=1, exclude_categories=["Cs"]), min_size=1, max_size=4)
 
@@ -80,34 +80,6 @@ def test_a_mixed_log_in_ranges_is_the_fold_of_each_stream(log: Ledger) -> None:
     found = folded(log, per=50)
     assert len(found) == filled.streams
     assert found == alone(log)
-
-
-@dataclass
-class Counting:
-    """Work that counts characters, and can fail or end its process."""
-
-    kind: str = "count"
-
-    def open(self) -> None:
-        if self.kind == "unopened":
-            raise ServerUnavailable("no such place")
-
-    def close(self) -> None:
-        pass
-
-    def __call__(self, piece: str, told: Callable[[int], None]) -> int:
-        told(len(piece))
-        if self.kind == "fail":
-            raise BadInput(f"{piece} is no piece")
-        if self.kind == "die" or (self.kind == "die once" and piece == "b"):
-            import os
-            from pathlib import Path
-
-            marker = Path(os.environ["MARKER"])
-            if self.kind == "die" or not marker.exists():
-                marker.touch()
-                os.kill(os.getpid(), 9)
-        return len(piece)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from ledger import Ledger, acting
 from ledger.jobs.dead_letters import discard, redrive
 from projections.jobs import JobQueries
-from projections.jobs.metrics import dead_groups
+from projections.jobs.dead_letters import dead_groups
 
 from ...dead_letters import Act, acted, foresee, nothing, pages
 from ..access import READER, Admin, Caller, Log

@@ -7,7 +7,8 @@ from typing import Any, Final
 from ledger.runs.fields import time_read
 from ledger.runs.flow_run import flow_run_shown
 from ledger.runs.task_run import TaskRun, task_run_shown
-from projections.runs import run_graph, task_runs
+from projections.runs import task_runs
+from projections.runs.graph import run_graph
 
 from ..problems import Refusal
 from .calls import Call, Routes

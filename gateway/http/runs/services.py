@@ -21,7 +21,8 @@ from ledger.runs.task_runs import TaskRuns
 from ledger.runs.work_pools import WorkPools
 from projections import Projector
 from projections.engine.projector import views_named
-from projections.runs import scheduled_of, wait_for
+from projections.runs import wait_for
+from projections.runs.lists import scheduled_of
 from projections.runs.prefect_events import PrefectEvents
 
 from .events_intake import Intake
