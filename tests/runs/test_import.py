@@ -95,6 +95,14 @@ def test_the_newest_artifact_of_a_key_is_the_latest_whatever_its_id(log: Ledger,
     assert Artifacts(log).latest("plot")["latest_id"] == number(32)
 
 
+def test_a_pool_is_not_ready_until_its_workers_come(log: Ledger, given: Given) -> None:
+    given.put("work_pool", number(70), name="busy", type="process", base_job_template={}, status="READY")
+    given.put("work_pool", number(71), name="resting", type="process", base_job_template={}, status="PAUSED")
+    assert imported(log, given).total.left == []
+    found = [Records(log).named("work_pool", name)["status"] for name in ("busy", "resting")]
+    assert found == ["NOT_READY", "PAUSED"]
+
+
 def test_the_states_of_a_task_run_that_stands_for_a_subflow_are_no_events(log: Ledger, given: Given) -> None:
     run = given.flow_run(number(60), number(1), "outer", ("RUNNING", "Running", 0.0))
     given.task_run(number(61), run, "inner", ("RUNNING", "Running", 1.0), ("COMPLETED", "Completed", 2.0))

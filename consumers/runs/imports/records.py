@@ -202,6 +202,11 @@ def _of_tags(_: RecordImport, rows: Sequence[Row]) -> dict[str, Row]:
     return {row["id"]: {"name": f"tag:{row['tag']}", "limit": row["concurrency_limit"]} for row in rows}
 
 
+def _of_pools(_: RecordImport, rows: Sequence[Row]) -> dict[str, Row]:
+    """A pool was READY because of its workers, which are not imported."""
+    return {row["id"]: {"status": "NOT_READY"} for row in rows if row.get("status") == "READY"}
+
+
 def _of_deployments(imported: RecordImport, rows: Sequence[Row]) -> dict[str, Row]:
     """The schedules, the pool and queue, and the job variables under the name that they have in the API."""
     ids = [row["id"] for row in rows]
@@ -225,4 +230,5 @@ _MORE: Final[Mapping[str, Callable[[RecordImport, Sequence[Row]], dict[str, Row]
     "block_schema": _of_schemas,
     "concurrency_limit": _of_tags,
     "deployment": _of_deployments,
+    "work_pool": _of_pools,
 }
