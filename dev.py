@@ -52,6 +52,8 @@ MOST_AGAIN = 10
 VENV = os.path.join(ROOT, ".venv")
 PYTHON = os.path.join(VENV, "bin", "python")
 STAMP = os.path.join(VENV, "made-by-dev.py")
+BYTECODE = os.path.join(VENV, "bytecode")
+COMPILED = os.path.join(BYTECODE, "tests-are-compiled")
 GATE = os.path.join(ROOT, ".venv.lock")
 
 # The interpreter behind this one: never that of a virtual environment, which may be deleted under us.
@@ -271,18 +273,23 @@ def make_client(folder, locked, gate):
 # Running things in it.
 
 
-def run(command, cwd=ROOT):
-    """Run a child to its end, passing on what would end us; answer its exit code as a shell would."""
+def environment():
+    """What a child in .venv finds in its environment."""
     env = dict(os.environ, VIRTUAL_ENV=VENV)
     env["PATH"] = os.path.join(VENV, "bin") + os.pathsep + env.get("PATH", os.defpath)
     env.pop("PYTHONHOME", None)
     # Compiled modules are kept in .venv, also where the environment says to keep none: the tests start
     # hundreds of processes, and each would compile all that it imports.
     env.pop("PYTHONDONTWRITEBYTECODE", None)
-    env["PYTHONPYCACHEPREFIX"] = os.path.join(VENV, "bytecode")
+    env["PYTHONPYCACHEPREFIX"] = BYTECODE
+    return env
+
+
+def run(command, cwd=ROOT):
+    """Run a child to its end, passing on what would end us; answer its exit code as a shell would."""
     sys.stdout.flush()
     signal.signal(signal.SIGINT, lambda *_: None)  # the terminal sends it to the child as well
-    child = subprocess.Popen(command, cwd=cwd, env=env)
+    child = subprocess.Popen(command, cwd=cwd, env=environment())
     for number in ENDS:
         signal.signal(number, lambda signum, _: child.send_signal(signum))
     code = child.wait()
@@ -314,6 +321,25 @@ def checks():
     return next((code for code in codes if code), 0)
 
 
+def checks_and_compilation():
+    """The static checks, and beside them, the first time, the compilation of all tests; as `checks` answers.
+
+    mypy takes one processor. Without this each process of the tests compiles all of them, half a minute each.
+    """
+    if os.path.exists(COMPILED):
+        return checks()
+    command = [PYTHON, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider"]
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # the tests say the same again
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), **silent) as compilation:
+        code = checks()
+        if code > 128:
+            compilation.terminate()
+    if compilation.returncode == 0:
+        with open(COMPILED, "w"):
+            pass
+    return code
+
+
 # The commands.
 
 
@@ -328,18 +354,19 @@ def test(args):
             return with_clients([arg for arg in args if arg != "--prefect"])
         if "--slow" in args:
             return run([PYTHON, "-m", "pytest"] + campaign(args))
-        failed = checks()
+        whole = not args or args == ["--fast"]
+        failed = checks_and_compilation() if whole else checks()
         if failed > 128:
             return failed
         if failed:
             note("the static checks failed; running the tests all the same")
         # The whole suite takes every processor, with a process more because many tests wait for something;
         # a part of it, or a debugger, takes one process.
-        whole = ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
+        everywhere = ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
         if args == ["--fast"]:
-            args = whole + ["--ignore=tests/" + name for name in LONG_TESTS]
-        code = run([PYTHON, "-m", "pytest"] + (args or whole))
-        if code == 1 and (not args or args[: len(whole)] == whole):
+            everywhere += ["--ignore=tests/" + name for name in LONG_TESTS]
+        code = run([PYTHON, "-m", "pytest"] + (everywhere if whole else args))
+        if code == 1 and whole:
             code = again_alone()
         return code or failed
 
