@@ -204,7 +204,10 @@ def new_environment(uv, folder, locked):
     new = [BASE_PYTHON, "-m", "venv", folder]
     if uv:
         new = [uv, "venv", "--python", BASE_PYTHON, "--no-python-downloads", folder] + quietly()
-    return [new, installer(uv, folder) + ["--require-hashes", "--only-binary", ":all:", "-r", locked]]
+    # A lock is complete, so nothing is resolved again: pip would refuse sqlalchemy[asyncio], of which the
+    # lock has sqlalchemy.
+    locked_only = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", locked]
+    return [new, installer(uv, folder) + locked_only]
 
 
 def installer(uv, folder):
