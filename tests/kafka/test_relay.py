@@ -259,7 +259,7 @@ def test_two_relays_that_are_both_elected_fence_each_other(
 
     def met() -> bool:
         """Whether one of them was fenced and began anew; there is always something left to publish."""
-        fill(log, 40)
+        fill(log, 1)
         return sum(relay.statistics.lives for relay in relays) > 2
 
     for thread in threads:
