@@ -44,10 +44,10 @@ class Source(Protocol[F_contra, I_co]):
 
 
 class Subscription(Generic[F, I]):
-    """What is new for one client. place: up to where it was told of."""
+    """What is new for one client. place: up to where it was told of. left: nothing will be told any more."""
 
     def __init__(self, wanted: F) -> None:
-        self.wanted, self.place = wanted, 0
+        self.wanted, self.place, self.left = wanted, 0, False
         self._items: list[I] = []
         self._lost = False
         self._news: asyncio.Future[None] | None = None
@@ -93,9 +93,11 @@ class Feed(Generic[F, I]):
     def subscribe(self, one: Subscription[F, I]) -> None:
         """Begin to tell a client; to be called in a thread, since it may read. Raises LedgerError.
 
-        Whatever comes of it, `leave` must follow.
+        Whatever comes of it, `leave` must be called; that may be before, where the client is gone meanwhile.
         """
         with self._lock:
+            if one.left:
+                return
             if self._source is None:
                 self._source, self._quiet = self._open(), threading.Event()
                 given = (self._source, self._quiet)
@@ -106,6 +108,7 @@ class Feed(Generic[F, I]):
     def leave(self, one: Subscription[F, I]) -> None:
         """Tell a client no more; with the last one the thread ends."""
         with self._lock:
+            one.left = True
             self._told.discard(one)
             if not self._told:
                 self._quiet.set()

@@ -126,10 +126,37 @@ def test_clients_that_come_meanwhile_miss_nothing_and_get_nothing_twice(
     assert got == {nth: [*range(many)] for nth in range(6)}
 
 
-def test_the_thread_that_reads_ends_with_the_last_client(prefect: Running, name: str) -> None:
-    def readers() -> list[threading.Thread]:
-        return [each for each in threading.enumerate() if each.name == "new events"]
+def readers() -> list[threading.Thread]:
+    """The threads that read new events."""
+    return [each for each in threading.enumerate() if each.name == "new events"]
 
+
+def test_a_client_that_is_gone_before_it_is_subscribed_leaves_no_thread(
+    prefect: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came, gone, subscribed = (threading.Event() for _ in range(3))
+    subscribe, leave = socket_feed.Feed.subscribe, socket_feed.Feed.leave
+
+    def subscribe_late(feed: Any, one: Any) -> None:
+        came.set()
+        gone.wait(30)
+        subscribe(feed, one)
+        subscribed.set()
+
+    def leave_and_tell(feed: Any, one: Any) -> None:
+        leave(feed, one)
+        gone.set()
+
+    eventually(lambda: not readers())
+    monkeypatch.setattr(socket_feed.Feed, "subscribe", subscribe_late)
+    monkeypatch.setattr(socket_feed.Feed, "leave", leave_and_tell)
+    with following(prefect, {}):
+        assert came.wait(30)
+    assert subscribed.wait(30)
+    assert not readers()
+
+
+def test_the_thread_that_reads_ends_with_the_last_client(prefect: Running, name: str) -> None:
     with following(prefect, {}), following(prefect, {"event": {"name": [name]}}):
         eventually(lambda: len(readers()) == 1)
     eventually(lambda: not readers())
