@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from tests.temporary import IN_MEMORY, use_memory
 _numbers = count(1)
 
 use_memory()
+# While all tests are collected next to nothing becomes garbage, and to look for it takes half of that time.
+gc.disable()
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")  # how long an example takes says more about the machine than about the law
 STRATEGY = "FILE_COPY" if IN_MEMORY else "WAL_LOG"
@@ -35,6 +38,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the long tests: one that begins last keeps a single process busy while the others wait."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, but not among what was collected, which stays."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
