@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .known import KNOWN
 from .names import checked_topic
@@ -25,6 +25,8 @@ from .topics import TopicStatus, topic_status
 
 if TYPE_CHECKING:
     from .event import Event
+
+K = TypeVar("K")
 
 
 class Domain:
@@ -70,17 +72,22 @@ class Domain:
     @property
     def events(self) -> dict[str, type[Event]]:
         """Its event classes, by topic and by each former one."""
-        return {topic: kind for topic, kind in KNOWN.events.items() if self.owns(kind)}
+        return self._own(KNOWN.events)
 
     @property
     def streams(self) -> dict[str, type[Stream[Any, Any]]]:
         """Its stream classes, by category."""
-        return {category: kind for category, kind in KNOWN.streams.items() if self.owns(kind)}
+        return self._own(KNOWN.streams)
 
     @property
     def machines(self) -> dict[str, Any]:
         """Its state machines, by name."""
-        return {name: kind for name, kind in KNOWN.machines.items() if self.owns(kind)}
+        return self._own(KNOWN.machines)
+
+    def _own(self, kinds: Mapping[str, type[K]]) -> dict[str, type[K]]:
+        """Those of the classes that belong to this domain."""
+        owners = _owners()
+        return {name: kind for name, kind in kinds.items() if _owner(kind, owners) is self}
 
     @property
     def statuses(self) -> dict[str, TopicStatus]:
@@ -112,12 +119,21 @@ def announcement(
 
 def domain_of(kind: type[Any]) -> Domain:
     """The domain that a class belongs to: that of the innermost package around it, else OTHERS."""
-    found, longest = OTHERS, 0
-    for domain in KNOWN.domains.values():
-        for package in domain.packages:
-            if len(package) > longest and _within(kind.__module__, package):
-                found, longest = domain, len(package)
-    return found
+    return _owner(kind, _owners())
+
+
+def _owners() -> dict[str, Domain]:
+    """The domain of each package that one names; the first of two that name the same."""
+    domains = reversed(KNOWN.domains.values())
+    return {package: domain for domain in domains for package in domain.packages}
+
+
+def _owner(kind: type[Any], owners: Mapping[str, Domain]) -> Domain:
+    """The domain of the innermost package around a class: its module, and the packages around that."""
+    package = kind.__module__
+    while package and package not in owners:
+        package = package.rpartition(".")[0]
+    return owners.get(package, OTHERS)
 
 
 def _within(module: str, package: str) -> bool:
