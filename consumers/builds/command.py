@@ -18,6 +18,8 @@ from .presence import Presence
 
 TAIL: Final = 2000
 """Characters of the standard error that the reason of a failure keeps."""
+_GATE: Final = 'read -r go || exit 125; exec /bin/sh -c "$1" </dev/null'
+"""Waits for a line before it runs the command: by then the guard knows of it, and would kill it."""
 _CHUNK: Final = 2**16
 _PAUSE: Final = 0.1
 """Seconds between two looks at whether the command must stop, or has left its pipes to others."""
@@ -84,7 +86,7 @@ class Command:
     ) -> None:
         self.presence, self.stop, self._output = presence, stop, output
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", text], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            ["/bin/sh", "-c", _GATE, "sh", text], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         self._tail = ""
@@ -93,8 +95,11 @@ class Command:
     def run(self) -> Ended:
         """Pass its output on until it has ended. output: gets text, and whether it was standard error."""
         with self.presence.guarding(self._process.pid), self._process as process:
+            assert process.stdin is not None
             assert process.stdout is not None
             assert process.stderr is not None
+            with suppress(BrokenPipeError), process.stdin as gate:  # it was killed before it began
+                gate.write(b"go\n")
             self._read_all(process.stdout, process.stderr)
             pause = 0.0005
             while not self._exited():

@@ -78,16 +78,18 @@ class StageRunner:
 
     def execute(self, plan: Plan) -> Done:
         """Do what is planned. Raises ServerUnavailable, StateDBError."""
-        name = plan.stage.name
-        if plan.decision.action is Action.SKIP:
-            return self._restored(plan)
+        name, is_skip = plan.stage.name, plan.decision.action is Action.SKIP
         opened, stop = self._opened_stage(name), Stop(above=self.stop)
+        if is_skip and opened.state.status != StageStatus.IN_PROGRESS:
+            return self._restored(plan)
         lease = self._leases.take(opened.name, opened.version + 1, stop.kill)
         if isinstance(lease, str):
             self.tell(progress.StageWaiting(name, lease))
             self._leases.wait(opened.name, lease, self.stop)
             return Done(name, again=True)
         try:
+            if is_skip:  # now nobody writes its outputs
+                return self._restored(plan)
             if deps_now(self.project, plan.stage) != plan.declared.deps:
                 return Done(name, again=True)
             return _Claimed(self, plan, opened, lease, stop).execute()

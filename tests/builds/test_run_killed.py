@@ -106,6 +106,27 @@ def test_a_killed_runner_leaves_nothing_half_and_the_next_run_goes_on_at_once(
     assert [*(build.root / FOLDER).iterdir()] == []
 
 
+def test_outputs_are_not_restored_while_a_command_of_a_killed_runner_may_write_them(
+    build: GivenBuild, dsn: str
+) -> None:
+    build.write("go", "")
+    assert build.run().status == "succeeded"
+    for name in ("go", "begun"):
+        (build.root / name).unlink()
+    build.declare(STAGES.replace("echo 1", "echo 2"))
+    with a_runner(dsn, build) as runner, frozen_guard(runner) as thaw:
+        runner.send_signal(signal.SIGKILL)
+        runner.wait()
+        build.declare(STAGES)  # with these inputs its outputs are known, and half of them is there
+        with running(build):
+            until(lambda: build.heard(progress.StageWaiting) or build.heard(progress.RunEnded))
+            assert not build.heard(progress.RunEnded)
+            build.write("go", "")
+            thaw()
+    assert build.said["slow"][0] == "skipped"
+    assert build.read("slow.txt") == "whole\n"
+
+
 @contextmanager
 def frozen_guard(runner: subprocess.Popen[str]) -> Iterator[Callable[[], None]]:
     """The process that kills a runner's commands, stopped until the function is called, or the block ends."""
@@ -127,6 +148,37 @@ def test_a_command_of_a_killed_runner_is_killed_too(build: GivenBuild, dsn: str)
         build.write("go", "")
         time.sleep(0.1)
         assert build.read("slow.txt") == "half\n"
+
+
+DIES_BEFORE_IT_TELLS = """
+import os, signal
+from consumers.builds.presence import Presence
+from tests.builds.runner_process import main
+
+def dies(presence, line):
+    print(line.removeprefix("+"), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+Presence._tell = dies
+main()
+"""
+"""A runner that is killed when it has started a command, and has not yet told the guard of it."""
+
+
+def test_a_command_of_which_the_guard_knows_nothing_yet_does_not_begin(build: GivenBuild, dsn: str) -> None:
+    command = [sys.executable, "-c", DIES_BEFORE_IT_TELLS, dsn, str(build.root)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as runner:
+        assert runner.stdout is not None
+        shell = int(runner.stdout.readline())
+    assert runner.returncode == -signal.SIGKILL
+    until(lambda: not lives(shell))
+    assert not (build.root / "first.txt").exists()
+
+
+def lives(pid: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def locked(path: Path) -> bool:
