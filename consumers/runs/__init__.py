@@ -6,10 +6,8 @@ from ledger.lazy import lazily
 
 if TYPE_CHECKING:
     from .listening import Listening
-    from .services import RunServices, RunServiceSettings, run_services
+    from .services import RunServices, RunServiceSettings
 else:
-    __getattr__ = lazily(
-        __name__, {"listening": "Listening", "services": "RunServices RunServiceSettings run_services"}
-    )
+    __getattr__ = lazily(__name__, {"listening": "Listening", "services": "RunServices RunServiceSettings"})
 
-__all__ = ["Listening", "RunServiceSettings", "RunServices", "run_services"]
+__all__ = ["Listening", "RunServiceSettings", "RunServices"]

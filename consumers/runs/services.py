@@ -1,15 +1,13 @@
 """
 The services of runs in threads of a process; of any number of processes, one is elected and runs them.
 
-    with RunServices(ledger): …              # in a server, while it serves
-    run_services(ledger, stop)               # alone
+    with RunServices(ledger): …              # while a server serves, or until a program is told to stop
 
 The election saves work; nothing depends on it: what a service does is decided at the version that it read.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -84,9 +82,3 @@ class RunServices:
             return act
 
         return make
-
-
-def run_services(ledger: Ledger, stop: threading.Event, settings: RunServiceSettings | None = None) -> None:
-    """Run the services until `stop` is set, whenever this process is elected."""
-    with RunServices(ledger, settings):
-        stop.wait()

@@ -45,30 +45,24 @@ def test_help_shows_the_panels_in_order(capsys: pytest.CaptureFixture[str]) -> N
     assert all(f"\n  {name} " in shown for panel in PANELS.values() for name in panel)
 
 
-def test_a_command_loads_no_other() -> None:
+@pytest.mark.parametrize(
+    ("words", "needed", "others"),
+    [
+        (["tail"], "log", {"jobs.submit", "machines.show", "verify"}),
+        (["jobs", "list"], "jobs.show", {"jobs.change"}),
+    ],
+)
+def test_a_command_loads_no_other(words: list[str], needed: str, others: set[str]) -> None:
     code = (
         "import sys\nfrom gateway.cli.main import main\n"
-        "main(['tail', '--help']); print([m for m in sys.modules])"
+        f"main({[*words, '--help']}); print([m for m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
     )
     loaded = {name for name in done.stdout.splitlines()[-1].split("'") if name.startswith("gateway.")}
-    assert "gateway.cli.log" in loaded
-    assert not loaded & {"gateway.cli.jobs.submit", "gateway.cli.machines.show", "gateway.cli.verify"}
-
-
-def test_a_command_of_a_group_loads_no_other() -> None:
-    code = (
-        "import sys\nfrom gateway.cli.main import main\n"
-        "main(['jobs', 'list', '--help']); print([m for m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
-    )
-    loaded = {name for name in done.stdout.splitlines()[-1].split("'") if name.startswith("gateway.")}
-    assert "gateway.cli.jobs.show" in loaded
-    assert "gateway.cli.jobs.change" not in loaded
+    assert f"gateway.cli.{needed}" in loaded
+    assert not loaded & {f"gateway.cli.{one}" for one in others}
 
 
 def test_a_word_that_is_no_command_is_answered_with_what_is_near(pledger: Pledger, log: Ledger) -> None:
